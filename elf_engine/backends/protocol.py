@@ -1,0 +1,68 @@
+"""What the engine asks of an array library: one network, and a few array functions.
+
+The equations (`flow`, `guidance`, `samplers`) are written once over opaque arrays, with +, -, *
+and `xp.where`, `xp.concat`, `xp.clip`, `xp.zeros_like`, which `jax.numpy` and `torch` share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from elf_engine.config import ModelConfig
+from elf_engine.types import Array, Weights
+
+
+class Network(Protocol):
+    """The two modes of the ELF network. All arguments are arrays of the backend."""
+
+    def denoise(self, z: Array, x_prev: Array, t: Array, w: Array, valid: Array | None) -> Array:
+        """Clean estimate x (B,S,D) float32 of z (B,S,D) at t (B,), self-conditioned on x_prev
+        (B,S,D), guidance scale w (B,). valid (B,S) bool hides padding from attention; None
+        attends everywhere."""
+        ...
+
+    def logits(self, z: Array, w: Array, valid: Array | None) -> Array:
+        """Decode mode: token logits (B,S,V) float32 of z (B,S,D) at t = 1 with zero
+        self-condition."""
+        ...
+
+
+class Backend(Protocol):
+    """One loaded model on one array library."""
+
+    name: str
+    xp: Any
+    config: ModelConfig
+
+    def asarray(self, a: np.ndarray[Any, Any]) -> Array:
+        """NumPy array -> device array, dtype kept."""
+        ...
+
+    def to_numpy(self, a: Array) -> np.ndarray[Any, Any]:
+        """Device array -> NumPy array."""
+        ...
+
+    def encode(self, ids: Array, visible: Array | None) -> Array:
+        """Normalised latents (B,S,D) of ids (B,S). visible (B,S) or (B,S,S), rows look at
+        columns where it is true; None means all."""
+        ...
+
+    def compile(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Bind the network as first argument of pure `fn(net, *arrays)` and make it fast: one
+        jitted program per argument shape in JAX, inference mode in torch."""
+        ...
+
+
+class BackendFactory(Protocol):
+    """`elf_engine.backends.load(name)` returns the package's `make_backend` of this type."""
+
+    def __call__(
+        self, config: ModelConfig, network: Weights, encoder: Weights, dtype: str
+    ) -> Backend:
+        """Weights are in the engine's naming (see `types.Weights`); dtype is the compute type
+        of the network, "float32" or "bfloat16" (parameters follow it, norms and softmax stay
+        float32, results are float32)."""
+        ...

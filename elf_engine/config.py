@@ -33,6 +33,10 @@ class NetworkSpec:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        for name in ("embedding_dim", "hidden", "depth", "heads", "bottleneck", "vocab"):
+            _in_range(f"network.{name}", getattr(self, name), 1, 2**31 - 1)
+        for name in ("max_length", "time_tokens", "guidance_tokens", "mode_tokens"):
+            _in_range(f"network.{name}", getattr(self, name), 0, 2**31 - 1)
         if self.hidden % self.heads or (self.hidden // self.heads) % 2:
             raise ElfError(
                 f"network: hidden {self.hidden} over {self.heads} heads gives no even head width; "
@@ -75,6 +79,12 @@ class EncoderSpec:
     gated: bool = False
     latent_mean: float = 0.0
     latent_std: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name in ("vocab", "d_model", "d_kv", "d_ff", "layers", "heads"):
+            _in_range(f"encoder.{name}", getattr(self, name), 1, 2**31 - 1)
+        if not 0 < self.latent_std < math.inf:
+            raise ElfError(f"encoder.latent_std {self.latent_std} is not a positive number")
 
 
 @dataclass(frozen=True)

@@ -117,15 +117,16 @@ def save(
     config: ModelConfig,
     network: Mapping[str, Any],
     encoder: Mapping[str, Any],
-    tokenizer_file: str | Path,
+    tokenizer_file: str | Path | None = None,
     card: str = "",
     dtype: str = "float32",
 ) -> Path:
     """Write a model directory, replacing an earlier model at `path` only once complete.
 
     `tokenizer_file` is the tokenizer's file, or the directory of a Hugging Face tokenizer; it is
-    stored as `config.tokenizer.file`. `dtype` is the stored type of all weights. An empty
-    `encoder` writes none. Raises ElfError when the weights do not fit `config`.
+    stored as `config.tokenizer.file`; None stores none (kind "bytes" needs none). `dtype` is the
+    stored type of all weights. An empty `encoder` writes none. Raises ElfError when the weights do
+    not fit `config`.
     """
     target = Path(path)
     _check_config(config)
@@ -141,7 +142,8 @@ def save(
         tensor_file.write_file(new / NETWORK, network, dtype)
         if encoder:
             tensor_file.write_file(new / ENCODER, encoder, dtype)
-        _copy_tokenizer(Path(tokenizer_file), new, config.tokenizer.file)
+        if tokenizer_file is not None:
+            _copy_tokenizer(Path(tokenizer_file), new / config.tokenizer.file)
         (new / CARD).write_text(card or f"# {config.name}\n", "utf-8")
         (new / CONFIG).write_text(json.dumps(to_dict(config), indent=2) + "\n", "utf-8")
         if target.exists():
@@ -272,8 +274,6 @@ def _check_config(config: ModelConfig) -> None:
             f"{CONFIG}: encoder.d_model {config.encoder.d_model} is not "
             f"network.embedding_dim {config.network.embedding_dim}"
         )
-    if config.encoder.latent_std <= 0:
-        raise ElfError(f"{CONFIG}: encoder.latent_std {config.encoder.latent_std} is not positive")
     file = Path(config.tokenizer.file)
     if file.is_absolute() or ".." in file.parts:
         raise ElfError(f"{CONFIG}: tokenizer.file '{file}' lies outside the model directory")
@@ -283,8 +283,7 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number")
 
 
-def _copy_tokenizer(source: Path, directory: Path, file: str) -> None:
-    target = directory / file
+def _copy_tokenizer(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         if source.is_dir():

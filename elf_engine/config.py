@@ -15,6 +15,16 @@ from elf_engine.errors import ElfError
 T = TypeVar("T")
 
 
+def _in_range(name: str, value: float, low: float, high: float) -> None:
+    if not (math.isfinite(value) and low <= value <= high):
+        raise ElfError(f"{name} {value} is outside {low} to {high}")
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ElfError(f"{name} '{value}' is unknown; choose one of {', '.join(allowed)}")
+
+
 @dataclass(frozen=True)
 class NetworkSpec:
     """Sizes of the denoising network (ELF.md, "Network"). Defaults are the published size B."""
@@ -177,16 +187,6 @@ class ModelConfig:
     layout: LayoutSpec = LayoutSpec()
     defaults: dict[str, SampleSpec] = field(default_factory=dict)
     format: int = 1
-
-
-def _in_range(name: str, value: float, low: float, high: float) -> None:
-    if not (math.isfinite(value) and low <= value <= high):
-        raise ElfError(f"{name} {value} is outside {low} to {high}")
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ElfError(f"{name} '{value}' is unknown; choose one of {', '.join(allowed)}")
 
 
 def from_dict(cls: type[T], data: Any, where: str = "config") -> T:

@@ -139,6 +139,26 @@ class HuggingFaceTokenizer:
         return text
 
 
+class BytesTokenizer:
+    """The control tokens, then one token per byte: a tokenizer without a file, for tiny models."""
+
+    vocab_size = len(CONTROL) + 256
+
+    def __init__(self, pad_id: int = 0, eos_id: int = 1) -> None:
+        self.pad_id = pad_id
+        self.eos_id = eos_id
+
+    def encode(self, text: str) -> list[int]:
+        """See `Tokenizer.encode`."""
+        _check_text(text)
+        return [len(CONTROL) + byte for byte in text.encode("utf-8")]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See `Tokenizer.decode`. Ids outside the vocabulary give nothing."""
+        kept = bytes(i - len(CONTROL) for i in ids if len(CONTROL) <= i < self.vocab_size)
+        return kept.decode("utf-8", errors="replace")
+
+
 def load_tokenizer(spec: TokenizerSpec, directory: Path) -> Tokenizer:
     """The tokenizer of a model directory. Raises ElfError for an unknown kind or a bad file."""
     if spec.kind == "sentencepiece":
@@ -147,7 +167,11 @@ def load_tokenizer(spec: TokenizerSpec, directory: Path) -> Tokenizer:
         where = directory / spec.file
         where = where if where.is_dir() else directory
         return HuggingFaceTokenizer(where, spec.pad_id, spec.eos_id)
-    raise ElfError(f"tokenizer kind '{spec.kind}' is unknown; use sentencepiece or huggingface")
+    if spec.kind == "bytes":
+        return BytesTokenizer(spec.pad_id, spec.eos_id)
+    raise ElfError(
+        f"tokenizer kind '{spec.kind}' is unknown; use sentencepiece, huggingface or bytes"
+    )
 
 
 def _check_text(text: str) -> None:

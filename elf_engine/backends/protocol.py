@@ -36,6 +36,7 @@ class Backend(Protocol):
     name: str
     xp: Any
     config: ModelConfig
+    fixed_shapes: bool  # compiles one program per batch size, so batches are padded to few sizes
 
     def asarray(self, a: np.ndarray[Any, Any]) -> Array:
         """NumPy array -> device array, dtype kept."""

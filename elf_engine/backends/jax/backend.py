@@ -51,6 +51,7 @@ class JaxBackend:
 
     name = "jax"
     xp = jnp
+    fixed_shapes = True
 
     def __init__(self, config: ModelConfig, network: Weights, encoder: Weights, dtype: str):
         if dtype not in DTYPES:

@@ -1,0 +1,112 @@
+"""The sampling loop, written once for both backends (ELF.md, "Sampling").
+
+One step serves ODE and SDE: with gamma = 0 the step back is the identity and Euler remains. All
+knobs are per-row arrays, so neither another seed nor another gamma or guidance compiles anything,
+and requests of different people can share a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from elf_engine.backends.protocol import Backend, Network
+from elf_engine.config import FlowSpec
+from elf_engine.constraint import Constraint
+from elf_engine.flow import euler, renoise, velocity_from_x
+from elf_engine.guidance import Passes, Scales, guided_estimate
+from elf_engine.types import Array, FloatArray
+
+NoiseAt = Callable[[int], FloatArray]  # step -> unit noise (B,S,D); step 0 is the start state
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Per-row settings of a run, NumPy.
+
+    times (N+1,B): each row's grid; gamma, w, c (B,)
+    """
+
+    times: FloatArray
+    gamma: FloatArray
+    w: FloatArray
+    c: FloatArray
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run stands after `index` steps: noisy state z and clean estimate x, (B,S,D)."""
+
+    index: int
+    z: Array
+    x: Array
+
+
+Step = Callable[..., tuple[Array, Array]]
+
+
+def make_step(xp: Any, flow: FlowSpec, passes: Passes, hold: str) -> Step:
+    """The pure step `(net, z, x_prev, start, eps, times, knobs, held) -> (z, x)` to compile.
+
+    start, eps  noise (B,S,D) already multiplied by the noise scale
+    times       (t, t_next), each (B,)
+    knobs       (gamma, w, c), each (B,); gamma 0 is Euler's ODE step
+    held        (known (B,S,1), clean (B,S,D), valid (B,S) or None)
+    """
+
+    def step(
+        net: Network,
+        z: Array,
+        x_prev: Array,
+        start: Array,
+        eps: Array,
+        times: tuple[Array, Array],
+        knobs: tuple[Array, Array, Array],
+        held: tuple[Array, Array, Array | None],
+    ) -> tuple[Array, Array]:
+        (t, t_next), (gamma, w, c), (known, clean, valid) = times, knobs, held
+        constraint = replace(Constraint(known, clean, valid), hold=hold)
+        alpha = xp.clip(1 - gamma * (t_next - t), 0, 1)
+        t_back = alpha * t
+        column = lambda a: a[:, None, None]  # noqa: E731
+        z = renoise(z, eps, column(alpha))
+        z = constraint.project(xp, z, start, column(t_back))
+        x = guided_estimate(net, xp, z, x_prev, t_back, Scales(w, c), passes, known, valid)
+        x = constraint.estimate(xp, x)
+        gap = xp.clip(1 - t_back, flow.t_eps, 1)
+        z = euler(z, velocity_from_x(x, z, column(gap)), column(t_next - t_back))
+        return constraint.project(xp, z, start, column(t_next)), x
+
+    return step
+
+
+def run(
+    backend: Backend,
+    step: Step,
+    constraint: Constraint,
+    knobs: Knobs,
+    noise: NoiseAt,
+    noise_scale: float,
+) -> Iterator[State]:
+    """Yield the start state and then one State per network step.
+
+    `step` is `backend.compile(make_step(...))`. The last step is always plain ODE, as published.
+    Closing the iterator stops between two steps.
+    """
+    xp, put = backend.xp, backend.asarray
+    start = put(noise(0) * np.float32(noise_scale))
+    state = State(0, constraint.start(xp, start), constraint.first_estimate(xp))
+    yield state
+    w, c, zero = put(knobs.w), put(knobs.c), np.zeros_like(knobs.gamma)
+    held = (constraint.known, constraint.clean, constraint.valid)
+    last = len(knobs.times) - 2
+    for i in range(last + 1):
+        gamma = knobs.gamma if i < last else zero
+        eps = put(noise(i + 1) * np.float32(noise_scale)) if gamma.any() else xp.zeros_like(start)
+        times = (put(knobs.times[i]), put(knobs.times[i + 1]))
+        z, x = step(state.z, state.x, start, eps, times, (put(gamma), w, c), held)
+        state = State(i + 1, z, x)
+        yield state

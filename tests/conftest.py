@@ -1,0 +1,16 @@
+"""Set before any project module is imported: shapes are checked, and no test sees the real home."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from jaxtyping import install_import_hook
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["ELF_HOME"] = tempfile.mkdtemp(prefix="elf-test-home-")
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+# Every annotated argument and result in the engine is checked against its type and shape.
+install_import_hook("elf_engine", "beartype.beartype")

@@ -12,11 +12,12 @@ from elf_engine.config import SampleSpec
 class EditRequest:
     """One edit of one text.
 
-    editor    "draft", "infill" or "translate"
+    editor    "draft", "infill", "translate", "modernise" or "summarise"
     text      draft: the prefix to continue, may be empty; infill: text with [[...]] gaps;
-              translate: the source
+              the others: the source
     count     number of candidates; candidate i uses noise sample i, so candidate 0 of count 1
               equals candidate 0 of count 4
+    first     noise sample of the first candidate: first 2, count 1 is candidate 2 alone
     length    draft: tokens to write; 0 lets the editor choose
     settings  None takes the model's defaults for the task
     texts_every_step   decode the candidates after each step (live view), slower
@@ -28,6 +29,7 @@ class EditRequest:
     length: int = 0
     settings: SampleSpec | None = None
     texts_every_step: bool = False
+    first: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,130 @@
+"""What an editor hands to the runner, and what it needs of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from elf_engine.config import ModelConfig, SampleSpec
+from elf_engine.errors import ElfError
+from elf_engine.layout import Batch, Row, build_row
+from elf_engine.tokens import Tokenizer
+from elf_engine.types import FloatArray, IntArray
+
+# One row's answer: the token ids of each free region, uncut.
+Regions = Sequence[Sequence[int]]
+
+
+class Step(Protocol):
+    """The state after `index` of `steps` network steps (see `elf_engine.pipeline.Step`)."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def t(self) -> float: ...
+
+    def ids(self) -> IntArray: ...
+
+    def norms(self) -> FloatArray: ...
+
+
+class Engine(Protocol):
+    """The part of `elf_engine.pipeline.Engine` that editors use."""
+
+    config: ModelConfig
+    model_hash: str
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def backend(self) -> Any: ...
+
+    @property
+    def max_tokens(self) -> int: ...
+
+    def defaults(self, task: str) -> SampleSpec: ...
+
+    def batch(self, rows: Sequence[Row]) -> Batch: ...
+
+    def sample(
+        self,
+        batch: Batch,
+        spec: SampleSpec,
+        samples: Sequence[int],
+        origin: IntArray | None = None,
+        t_start: float = 0.0,
+    ) -> Iterator[Step]: ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One candidate's whole text, and what to say about it."""
+
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows to sample for every candidate, and how their answers become the text.
+
+    `assemble` takes one `Regions` per row. No rows: the text needs no model. `settings` are the
+    editor's own choices (such as the length) that a repetition has to know. `t_start` above 0
+    starts from the text in the rows' free regions, mixed with noise (rewrite).
+    """
+
+    rows: tuple[Row, ...]
+    assemble: Callable[[Sequence[Regions]], Answer]
+    warnings: tuple[str, ...] = ()
+    settings: tuple[tuple[str, Any], ...] = ()
+    t_start: float = 0.0
+
+
+def room(engine: Engine, task: str) -> int:
+    """Tokens a row has for text, its control token set aside.
+
+    Raises ElfError when the model lacks the task.
+    """
+    layout = engine.config.layout
+    return engine.max_tokens - len(build_row(layout, engine.tokenizer.eos_id, task, []))
+
+
+def check_text(text: str) -> None:
+    """Raise ElfError for text that is no Unicode (half a surrogate pair)."""
+    for position, character in enumerate(text):
+        if "\ud800" <= character <= "\udfff":
+            raise ElfError(
+                f"character {position} of the text is half a surrogate pair "
+                f"(U+{ord(character):04X}); pass the text as valid UTF-8"
+            )
+
+
+def decode_after(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]) -> str:
+    """Text of `ids` where they stand behind `before`: some tokenizers drop the leading space of
+    whatever comes first."""
+    near = list(before[-8:])
+    head = tokenizer.decode(near)
+    whole = tokenizer.decode([*near, *ids])
+    return whole[len(head) :] if whole.startswith(head) else tokenizer.decode(list(ids))
+
+
+# The space in front of a gap. Pieces carry their leading space ("A big house" is "A", " big",
+# " house"), so in training the space before a removed span went with the span. Tokenising "A " of
+# "A [[2]] house" would end the left side in a lone space, which the model never saw. One space
+# before a gap is therefore left for the model to write, and exactly that one is put back.
+
+
+def without_space(text: str) -> str:
+    """The text before a gap as the model should see it."""
+    return text[:-1] if text.endswith(" ") else text
+
+
+def answer_after(before: str, answer: str) -> str:
+    """The model's answer as it must stand behind `before`, which keeps its own last space."""
+    return answer[1:] if before.endswith(" ") and answer.startswith(" ") else answer

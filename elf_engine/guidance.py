@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elf_engine.backends.protocol import Network
+from elf_engine.constraint import Constraint
 from elf_engine.flow import mix
 from elf_engine.types import Array
 
@@ -33,11 +34,12 @@ class Passes:
 
 
 @dataclass(frozen=True)
-class Scales:
-    """Guidance scales, each (B,)."""
+class Guidance:
+    """Guidance scales w and c, each (B,), and the passes that apply them."""
 
     w: Array
     c: Array
+    passes: Passes
 
 
 def guided_estimate(
@@ -46,16 +48,15 @@ def guided_estimate(
     z: Array,
     x_prev: Array,
     t: Array,
-    scales: Scales,
-    passes: Passes,
-    known: Array,
-    valid: Array | None,
+    guidance: Guidance,
+    constraint: Constraint,
 ) -> Array:
     """Clean estimate x (B,S,D) at t (B,); z and x_prev hold the known positions' values already.
 
-    The unconditional pass zeroes the known positions (B,S,1) in z and in the self-condition and
-    otherwise reuses the guided x_prev, as published.
+    The unconditional pass zeroes the known positions in z and in the self-condition and otherwise
+    reuses the guided x_prev, as published.
     """
+    known, valid, passes = constraint.known, constraint.valid, guidance.passes
     zs, priors = [z], [x_prev]
     if passes.self_condition:
         # Without self-condition: zeros, but the known positions keep what x_prev holds there.
@@ -68,15 +69,13 @@ def guided_estimate(
         xp.concat(zs),
         xp.concat(priors),
         xp.concat([t] * n),
-        xp.concat([scales.w] * n),
+        xp.concat([guidance.w] * n),
         None if valid is None else xp.concat([valid] * n),
     )
     parts = [x[i * rows : (i + 1) * rows] for i in range(n)]
     if passes.self_condition:
-        w = scales.w[:, None, None]
-        parts = [
-            mix(without, with_, w) for with_, without in zip(parts[::2], parts[1::2], strict=True)
-        ]
+        w = guidance.w[:, None, None]
+        parts = [mix(off, on, w) for on, off in zip(parts[::2], parts[1::2], strict=True)]
     if passes.condition:
-        parts = [mix(parts[1], parts[0], scales.c[:, None, None])]
+        parts = [mix(parts[1], parts[0], guidance.c[:, None, None])]
     return parts[0]

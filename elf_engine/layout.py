@@ -8,8 +8,8 @@ in training. A row is
     pair       [task] source ... [sep] FREE          (translate, summarise, modernise)
 
 `[task]` and `[sep]` are control tokens the tokenizer never produces from text; models without them
-(`LayoutSpec.tasks` -1, `sep_id` -1) omit them. A free region that ends early is filled with EOS, and
-so is the free text of training rows: the model learns to end a gap itself.
+(`LayoutSpec.tasks` -1, `sep_id` -1) omit them. A free region that ends early is filled with EOS,
+and so is the free text of training rows: the model learns to end a gap itself.
 """
 
 from __future__ import annotations

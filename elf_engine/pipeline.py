@@ -212,4 +212,3 @@ def _knobs(specs: Sequence[SampleSpec], config: ModelConfig, t_start: float) -> 
         w=np.asarray([s.guidance for s in specs], np.float32),
         c=np.asarray([s.condition_guidance for s in specs], np.float32),
     )
-

@@ -8,8 +8,8 @@ and requests of different people can share a batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from elf_engine.backends.protocol import Backend, Network
 from elf_engine.config import FlowSpec
 from elf_engine.constraint import Constraint
 from elf_engine.flow import euler, renoise, velocity_from_x
-from elf_engine.guidance import Passes, Scales, guided_estimate
+from elf_engine.guidance import Guidance, Passes, guided_estimate
 from elf_engine.types import Array, FloatArray
 
 NoiseAt = Callable[[int], FloatArray]  # step -> unit noise (B,S,D); step 0 is the start state
@@ -48,39 +48,43 @@ class State:
 Step = Callable[..., tuple[Array, Array]]
 
 
-def make_step(xp: Any, flow: FlowSpec, passes: Passes, hold: str) -> Step:
-    """The pure step `(net, z, x_prev, start, eps, times, knobs, held) -> (z, x)` to compile.
+def make_step(xp: Any, flow: FlowSpec, passes: Passes, hold: Literal["clean", "renoise"]) -> Step:
+    """The pure step `(net, state, noise, times, knobs, held) -> (z, x)` to compile.
 
-    start, eps  noise (B,S,D) already multiplied by the noise scale
-    times       (t, t_next), each (B,)
-    knobs       (gamma, w, c), each (B,); gamma 0 is Euler's ODE step
-    held        (known (B,S,1), clean (B,S,D), valid (B,S) or None)
+    state  (z, x_prev), each (B,S,D)
+    noise  (start, eps), each (B,S,D), already multiplied by the noise scale
+    times  (t, t_next), each (B,)
+    knobs  (gamma, w, c), each (B,); gamma 0 is Euler's ODE step
+    held   (known (B,S,1), clean (B,S,D), valid (B,S) or None)
     """
 
     def step(
         net: Network,
-        z: Array,
-        x_prev: Array,
-        start: Array,
-        eps: Array,
+        state: tuple[Array, Array],
+        noise: tuple[Array, Array],
         times: tuple[Array, Array],
         knobs: tuple[Array, Array, Array],
         held: tuple[Array, Array, Array | None],
     ) -> tuple[Array, Array]:
-        (t, t_next), (gamma, w, c), (known, clean, valid) = times, knobs, held
-        constraint = replace(Constraint(known, clean, valid), hold=hold)
+        (z, x_prev), (start, eps), (t, t_next), (gamma, w, c) = state, noise, times, knobs
+        known, clean, valid = held
+        constraint = Constraint(known, clean, valid, hold=hold)
         alpha = xp.clip(1 - gamma * (t_next - t), 0, 1)
         t_back = alpha * t
-        column = lambda a: a[:, None, None]  # noqa: E731
-        z = renoise(z, eps, column(alpha))
-        z = constraint.project(xp, z, start, column(t_back))
-        x = guided_estimate(net, xp, z, x_prev, t_back, Scales(w, c), passes, known, valid)
+        z = renoise(z, eps, _column(alpha))
+        z = constraint.project(xp, z, start, _column(t_back))
+        x = guided_estimate(net, xp, z, x_prev, t_back, Guidance(w, c, passes), constraint)
         x = constraint.estimate(xp, x)
         gap = xp.clip(1 - t_back, flow.t_eps, 1)
-        z = euler(z, velocity_from_x(x, z, column(gap)), column(t_next - t_back))
-        return constraint.project(xp, z, start, column(t_next)), x
+        z = euler(z, velocity_from_x(x, z, _column(gap)), _column(t_next - t_back))
+        return constraint.project(xp, z, start, _column(t_next)), x
 
     return step
+
+
+def _column(a: Array) -> Array:
+    """(B,) -> (B,1,1), to broadcast against (B,S,D)."""
+    return a[:, None, None]
 
 
 def run(
@@ -107,6 +111,6 @@ def run(
         gamma = knobs.gamma if i < last else zero
         eps = put(noise(i + 1) * np.float32(noise_scale)) if gamma.any() else xp.zeros_like(start)
         times = (put(knobs.times[i]), put(knobs.times[i + 1]))
-        z, x = step(state.z, state.x, start, eps, times, (put(gamma), w, c), held)
+        z, x = step((state.z, state.x), (start, eps), times, (put(gamma), w, c), held)
         state = State(i + 1, z, x)
         yield state

@@ -52,9 +52,7 @@ class Bottleneck(nn.Module):
     dtype: jnp.dtype
 
     def setup(self) -> None:
-        self.proj1 = nn.Dense(
-            self.bottleneck, use_bias=False, kernel_init=XAVIER, dtype=self.dtype
-        )
+        self.proj1 = nn.Dense(self.bottleneck, use_bias=False, kernel_init=XAVIER, dtype=self.dtype)
         self.proj2 = nn.Dense(self.hidden, kernel_init=XAVIER, dtype=self.dtype)
 
     def __call__(self, x: Float[Array, "B S D"]) -> Float[Array, "B S H"]:

@@ -68,7 +68,7 @@ class SelfAttention(nn.Module):
             self.relative_attention_bias = RelativeBias(e.heads)
 
     def __call__(
-        self, h: Float[Array, "B S D"], bias: Array | None, seen: Bool[Array, "B #S S"]
+        self, h: Float[Array, "B S D"], bias: Array | None, seen: Bool[Array, "B Q S"]
     ) -> tuple[Float[Array, "B S D"], Array]:
         b, s, _ = h.shape
         if bias is None:
@@ -94,7 +94,7 @@ class AttentionLayer(nn.Module):
         self.SelfAttention = SelfAttention(self.spec, self.first, self.dtype)
 
     def __call__(
-        self, h: Float[Array, "B S D"], bias: Array | None, seen: Bool[Array, "B #S S"]
+        self, h: Float[Array, "B S D"], bias: Array | None, seen: Bool[Array, "B Q S"]
     ) -> tuple[Float[Array, "B S D"], Array]:
         out, bias = self.SelfAttention(self.layer_norm(h), bias, seen)
         return h + out, bias
@@ -153,7 +153,7 @@ class EncoderBlock(nn.Module):
         self.layer_1 = FeedForwardLayer(self.spec, self.dtype)
 
     def __call__(
-        self, h: Float[Array, "B S D"], bias: Array | None, seen: Bool[Array, "B #S S"]
+        self, h: Float[Array, "B S D"], bias: Array | None, seen: Bool[Array, "B Q S"]
     ) -> tuple[Float[Array, "B S D"], Array]:
         h, bias = self.layer_0(h, bias, seen)
         return self.layer_1(h), bias
@@ -166,13 +166,11 @@ class Stack(nn.Module):
     dtype: jnp.dtype
 
     def setup(self) -> None:
-        self.block = [
-            EncoderBlock(self.spec, i == 0, self.dtype) for i in range(self.spec.layers)
-        ]
+        self.block = [EncoderBlock(self.spec, i == 0, self.dtype) for i in range(self.spec.layers)]
         self.final_layer_norm = RMSNorm()
 
     def __call__(
-        self, h: Float[Array, "B S D"], seen: Bool[Array, "B #S S"]
+        self, h: Float[Array, "B S D"], seen: Bool[Array, "B Q S"]
     ) -> Float[Array, "B S D"]:
         bias = None
         for block in self.block:

@@ -8,6 +8,7 @@ from editors.draft import plan_draft
 from editors.infill import plan_infill
 from editors.plan import Engine, Plan
 from editors.request import EditRequest, EditResult, Progress
+from editors.rewrite import plan_rewrite
 from editors.runner import run_plan
 from editors.translate import PAIR_TASKS, plan_pair
 from elf_engine.errors import ElfError
@@ -19,6 +20,7 @@ MOST_CANDIDATES = 256
 EDITORS: dict[str, Callable[[Engine, EditRequest], Plan]] = {
     "draft": plan_draft,
     "infill": plan_infill,
+    "rewrite": plan_rewrite,
     **dict.fromkeys(PAIR_TASKS, plan_pair),
 }
 

@@ -61,7 +61,7 @@ def plan_infill(engine: Engine, request: EditRequest) -> Plan:
                 ids = cut_at_eos(region, engine.tokenizer.eos_id)
                 text = decode_after(engine.tokenizer, group.before[k], ids)
                 after = template.outside[index + 1]
-                answers.append(_fit_in(template.outside[index], text, after))
+                answers.append(fit_in(template.outside[index], text, after))
                 notes += _notes(index + 1, template.gaps[index], len(ids))
         return Answer(template.splice(answers), tuple(notes))
 
@@ -103,7 +103,7 @@ def _group(
     left_text, right_text = without_space(template.outside[first]), template.outside[last + 1]
     if last + 1 < len(sizes):
         right_text = without_space(right_text)
-    left, right = _context(
+    left, right = context(
         tokenizer,
         left_text,
         right_text,
@@ -120,14 +120,16 @@ def _group(
     return _Group(first, last, row, before, hidden)
 
 
-def _context(tokenizer: Tokenizer, left: str, right: str, budget: int) -> tuple[Seen, Seen]:
+def context(tokenizer: Tokenizer, left: str, right: str, budget: int) -> tuple[Seen, Seen]:
+    """What the model sees of the text on both sides of a gap, in `budget` tokens together."""
     for_left, for_right = share(
         budget, tokens_up_to(tokenizer, left, budget), tokens_up_to(tokenizer, right, budget)
     )
     return left_context(tokenizer, left, for_left), right_context(tokenizer, right, for_right)
 
 
-def _fit_in(before: str, answer: str, after: str) -> str:
+def fit_in(before: str, answer: str, after: str) -> str:
+    """The answer with the spaces its neighbours already have taken off."""
     answer = answer_after(before, answer)
     return answer.rstrip(" ") if after[:1].isspace() else answer
 

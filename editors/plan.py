@@ -97,12 +97,13 @@ def room(engine: Engine, task: str) -> int:
 
 def check_text(text: str) -> None:
     """Raise ElfError for text that is no Unicode (half a surrogate pair)."""
-    for position, character in enumerate(text):
-        if "\ud800" <= character <= "\udfff":
-            raise ElfError(
-                f"character {position} of the text is half a surrogate pair "
-                f"(U+{ord(character):04X}); pass the text as valid UTF-8"
-            )
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ElfError(
+            f"character {error.start} of the text is half a surrogate pair "
+            f"(U+{ord(text[error.start]):04X}); pass the text as valid UTF-8"
+        ) from error
 
 
 def decode_after(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]) -> str:

@@ -114,9 +114,7 @@ class _Run:
                     return
                 texts = self._texts(jobs, last.ids()) if self._live else ()
                 self.steps = last.steps
-                yield Progress(
-                    number * last.steps + last.index, groups * last.steps, last.t, texts
-                )
+                yield Progress(number * last.steps + last.index, groups * last.steps, last.t, texts)
         finally:
             if isinstance(steps, Generator):
                 steps.close()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from editors.plan import Answer, Engine, Plan, Regions, check_text, room
 from editors.request import EditRequest
 from editors.sentences import Segment, segments, unwrap
-from editors.window import right_context, tokens_up_to
+from editors.window import split_to_fit, tokens_up_to
 from elf_engine.errors import ElfError
 from elf_engine.layout import Free, Row, build_row, cut_at_eos, pair_pieces
 
@@ -49,12 +49,12 @@ def plan_pair(engine: Engine, request: EditRequest) -> Plan:
         if segment.gap or not re.search(r"\w", segment.text):
             parts.append(_Part(segment.text))
             continue
-        pieces = _fitting(engine, unwrap(segment.text), limit)
+        pieces = split_to_fit(engine.tokenizer, unwrap(segment.text), limit)
         split = split or len(pieces) > 1
         for k, piece in enumerate(pieces):
             parts += [_Part(" ")] if k else []
             parts.append(_Part(segment.text, len(rows)))
-            rows.append(_row(engine, task, piece))
+            rows.append(_row(engine, task, piece.strip()))
     return Plan(tuple(rows), _Assembler(engine, parts), _warnings(task, len(rows), split, limit))
 
 
@@ -84,21 +84,6 @@ def _trimmed(unit: Segment) -> list[Segment]:
     start = unit.text.find(body)
     around = ((unit.text[:start], True), (body, False), (unit.text[start + len(body) :], True))
     return [Segment(text, gap) for text, gap in around if text]
-
-
-def _fitting(engine: Engine, sentence: str, limit: int) -> list[str]:
-    """The sentence in pieces of at most `limit` tokens, cut at clauses or else words."""
-    pieces: list[str] = []
-    rest = sentence
-    while tokens_up_to(engine.tokenizer, rest, limit) > limit:
-        kept = right_context(engine.tokenizer, rest, limit).characters
-        clause = max((m.end() for m in re.finditer(r"[,;:–—](?=\s)", rest[:kept])), default=0)
-        kept = clause if clause > kept // 2 else kept
-        if kept == 0:
-            raise ElfError(f"'{rest[:8]}' alone is more than the {limit} tokens this model reads")
-        pieces.append(rest[:kept].strip())
-        rest = rest[kept:].lstrip()
-    return [piece for piece in [*pieces, rest] if piece]
 
 
 def _row(engine: Engine, task: str, source: str) -> Row:
@@ -148,9 +133,7 @@ def _quote(text: str) -> str:
 def _warnings(task: str, rows: int, split: bool, limit: int) -> tuple[str, ...]:
     notes = []
     if split:
-        notes.append(
-            f"a sentence of more than {limit} tokens was cut in pieces that fit the model"
-        )
+        notes.append(f"a sentence of more than {limit} tokens was cut in pieces that fit the model")
     if task in _WHOLE and rows > 1:
         notes.append(f"the text does not fit the model; it was taken in {rows} parts")
     return tuple(notes)

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from editors.sentences import sentence_ends
+from elf_engine.errors import ElfError
 from elf_engine.tokens import Tokenizer
 
 # More characters than a token ever has; text beyond budget * this is not even tokenised.
-_CHARACTERS = 20
+CHARACTERS = 20
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Seen:
 
 def tokens_up_to(tokenizer: Tokenizer, text: str, limit: int) -> int:
     """Number of tokens of `text`, or `limit + 1` when there are more than `limit`."""
-    if len(text) > (limit + 1) * _CHARACTERS:
+    if len(text) > (limit + 1) * CHARACTERS:
         return limit + 1
     return min(len(tokenizer.encode(text)), limit + 1)
 
@@ -38,7 +39,7 @@ def share(total: int, left: int, right: int) -> tuple[int, int]:
 def left_context(tokenizer: Tokenizer, text: str, budget: int) -> Seen:
     """The longest end of `text` in `budget` tokens, beginning at a sentence if that keeps at least
     half of it, else at a word, else anywhere."""
-    near = text[-budget * _CHARACTERS :] if budget > 0 else ""
+    near = text[-budget * CHARACTERS :] if budget > 0 else ""
     size = len(near)
 
     def fits(characters: int) -> bool:
@@ -55,7 +56,7 @@ def left_context(tokenizer: Tokenizer, text: str, budget: int) -> Seen:
 
 def right_context(tokenizer: Tokenizer, text: str, budget: int) -> Seen:
     """The longest beginning of `text` in `budget` tokens, ending like `left_context` begins."""
-    near = text[: max(budget, 0) * _CHARACTERS]
+    near = text[: max(budget, 0) * CHARACTERS]
 
     def fits(characters: int) -> bool:
         return len(tokenizer.encode(near[:characters])) <= budget
@@ -71,9 +72,7 @@ def _skip_space(text: str, position: int) -> int:
     return position
 
 
-def _fit(
-    size: int, fits: Callable[[int], bool], sentences: list[int], words: list[int]
-) -> int:
+def _fit(size: int, fits: Callable[[int], bool], sentences: list[int], words: list[int]) -> int:
     """How many of `size` characters to keep; `sentences`, `words` are preferred numbers."""
     if fits(size):
         return size
@@ -83,3 +82,22 @@ def _fit(
             if kept and fits(kept):
                 return kept
     return max(most, 0)
+
+
+def split_to_fit(tokenizer: Tokenizer, text: str, limit: int) -> list[str]:
+    """`text` in pieces of at most `limit` tokens that join to it, cut behind clauses or else words.
+
+    Raises ElfError when one character alone has more tokens.
+    """
+    pieces: list[str] = []
+    start = 0
+    while tokens_up_to(tokenizer, text[start:], limit) > limit:
+        rest = text[start:]
+        kept = right_context(tokenizer, rest, limit).characters
+        clause = max((m.end() for m in re.finditer(r"[,;:–—](?=\s)", rest[:kept])), default=0)
+        kept = clause if clause > kept // 2 else kept
+        if kept == 0:
+            raise ElfError(f"'{rest[0]}' alone is more than the {limit} tokens there is room for")
+        pieces.append(rest[:kept])
+        start += kept
+    return [*pieces, text[start:]]

@@ -93,7 +93,7 @@ def tiny_model_dir(
     return model_dir.save(directory / config.name, config, network, text, None, dtype=dtype)
 
 
-WORDS = ("A", "The", " a", " the", " big", " red", " old", " house", " hill", " on", " is", ".", ",")
+WORDS = ("A", "The", " a", " the", " big", " red", " old", " house", " hill", " on", " is", ".")
 
 
 class WordTokenizer(BytesTokenizer):

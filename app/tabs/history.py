@@ -1,0 +1,173 @@
+"""Past results: a list, one of them in full, and the way back into its editor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+
+from app.records import Generation
+from app.store import Store
+from app.tabs.common import HIDDEN, Page, guarded, warn
+from app.tabs.editor import EditorTab
+
+COLUMNS = ["Text", "Editor", "Model", "Seed", "Time (UTC)", "Id"]
+ROWS = 100
+ALL = "all editors"
+
+
+class HistoryTab:
+    """Builds the tab. Rows are found by the id they show, so sorting cannot mislead."""
+
+    def __init__(self, page: Page, store: Store, editors: Mapping[str, EditorTab]) -> None:
+        self.page, self.store, self.editors = page, store, editors
+        with gr.Tab("History", id="history") as self.tab, gr.Row(elem_classes="elf-columns"):
+            with gr.Column(scale=7, min_width=340):
+                self._build_list()
+            with gr.Column(scale=5, min_width=340):
+                self._build_detail()
+        self._wire()
+
+    def _build_list(self) -> None:
+        with gr.Row(elem_classes="elf-row"):
+            self.editor = gr.Dropdown(
+                [ALL, *self.editors], value=ALL, label="Show", scale=2, filterable=False
+            )
+            self.refresh = gr.Button("Refresh", size="sm", scale=1, min_width=90)
+        self.table = gr.Dataframe(
+            [],
+            headers=COLUMNS,
+            datatype="str",
+            type="array",
+            interactive=False,
+            max_height=560,
+            column_count=len(COLUMNS),
+            label="Results, newest first; click one to see all of it",
+            show_label=True,
+            elem_id="history-table",
+            buttons=[],
+            max_chars=90,
+            column_widths=["34%", "9%", "11%", "13%", "17%", "16%"],
+        )
+
+    def _build_detail(self) -> None:
+        with gr.Row(elem_classes="elf-row"):
+            self.id = gr.Textbox(
+                "",
+                label="Id",
+                placeholder="click a row, or type the start of an id",
+                max_lines=1,
+                scale=4,
+                elem_id="history-id",
+            )
+            self.show = gr.Button("Show", size="sm", scale=1, min_width=80)
+        self.input = gr.Textbox(
+            "",
+            label="Input",
+            lines=3,
+            max_lines=12,
+            interactive=False,
+            buttons=["copy"],
+            elem_id="history-input",
+            elem_classes="elf-plain",
+        )
+        self.output = gr.Textbox(
+            "",
+            label="Result",
+            lines=5,
+            max_lines=20,
+            interactive=False,
+            buttons=["copy"],
+            elem_id="history-output",
+            elem_classes="elf-plain",
+        )
+        self.restore = gr.Button(
+            "Restore settings", variant="primary", interactive=False, elem_id="history-restore"
+        )
+        self.detail = gr.Textbox(
+            "",
+            label="All that makes it again",
+            lines=8,
+            max_lines=24,
+            interactive=False,
+            buttons=["copy"],
+            elem_id="history-detail",
+            elem_classes=["elf-mono", "elf-plain"],
+        )
+
+    def _wire(self) -> None:
+        for trigger in (self.tab.select, self.refresh.click, self.editor.input):
+            trigger(self._rows, self.editor, self.table, **HIDDEN)
+        shown = [self.id, self.input, self.output, self.detail, self.restore]
+        self.table.select(self._select, None, shown, **HIDDEN)
+        gr.on([self.show.click, self.id.submit], self._show, self.id, shown, **HIDDEN)
+        targets = [w for tab in self.editors.values() for w in tab.restorable()]
+        self.restore.click(
+            self._restore,
+            self.id,
+            [self.page.tabs, self.page.model, self.page.backend, *targets],
+            **HIDDEN,
+        )
+
+    def _rows(self, editor: str) -> list[list[str]]:
+        chosen = None if editor == ALL else editor
+        found: Sequence[Generation] = guarded(lambda: self.store.list(ROWS, editor=chosen), [])
+        return [_row(g) for g in found]
+
+    def _select(self, event: gr.SelectData) -> Any:
+        row = event.row_value or []
+        return self._show(str(row[-1]) if row else "")
+
+    def _show(self, id: str) -> Any:
+        found: Generation | None = guarded(lambda: self.store.get(id), None)
+        if found is None:
+            return [gr.skip()] * 5
+        return found.id, found.input, found.output, _detail(found), gr.update(interactive=True)
+
+    def _restore(self, id: str) -> dict[Any, Any]:
+        found: Generation | None = guarded(lambda: self.store.get(id), None)
+        if found is None or found.editor not in self.editors:
+            return {self.page.tabs: gr.skip()}
+        updates = self.editors[found.editor].restore(found.request, found.settings)
+        updates[self.page.tabs] = gr.update(selected=found.editor)
+        updates[self.page.backend] = found.backend
+        models = self.page.service.models()
+        if found.model in models:
+            updates[self.page.model] = gr.update(value=found.model, choices=models)
+        else:
+            warn(f"model '{found.model}' is not installed here; the chosen model is kept")
+        return updates
+
+
+def _row(g: Generation) -> list[str]:
+    start = " ".join(g.output.split())
+    start = start if len(start) <= 100 else start[:99] + "…"
+    when = g.created_utc[:16].replace("T", " ")
+    return [start, g.editor, g.model, str(g.seed), when, g.id]
+
+
+def _detail(g: Generation) -> str:
+    """Everything but the texts, as JSON."""
+    return json.dumps(
+        {
+            "id": g.id,
+            "edited from": g.parent_id,
+            "time": g.created_utc,
+            "editor": g.editor,
+            "model": g.model,
+            "model_hash": g.model_hash,
+            "backend": g.backend,
+            "seed": g.seed,
+            "sample": g.sample_index,
+            "candidates asked for": g.request.count,
+            "length asked for": g.request.length,
+            "settings": g.settings,
+            "seconds": round(g.seconds, 3),
+            "warnings": list(g.warnings),
+            "versions": g.versions,
+        },
+        indent=2,
+        ensure_ascii=False,
+    )

@@ -1,0 +1,98 @@
+"""A stand-in for the engine: text that clears up step by step, and a record of what was run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from app.service import Runtime
+from editors.request import EditRequest, EditResult, Progress
+from elf_engine.config import LayoutSpec, ModelConfig, SampleSpec
+from elf_engine.errors import ElfError
+
+TASKS = {"draft": 5, "infill": 6, "translate": 7}
+DEFAULTS = {
+    "draft": SampleSpec(steps=6, guidance=3.0),
+    "infill": SampleSpec(steps=6, guidance=2.0),
+    "translate": SampleSpec(steps=6, sampler="ode", condition_guidance=1.5),
+}
+
+
+@dataclass
+class FakeEngine:
+    model: str
+    backend: str
+
+
+@dataclass
+class FakeWorld:
+    """`pace` seconds a step; a run whose text holds "boom" breaks, one with "gate" waits for
+    `gate` before each step."""
+
+    pace: float = 0.0
+    loaded: list[tuple[str, str]] = field(default_factory=list)
+    steps_made: list[tuple[str, int]] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
+    gate: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    names: tuple[str, ...] = ("starter", "other")
+
+    def runtime(self) -> Runtime:
+        return Runtime(self.load, self.run, self.config, lambda: self.names)
+
+    def config(self, name: str) -> ModelConfig:
+        return ModelConfig(name=name, layout=LayoutSpec(tasks=TASKS), defaults=DEFAULTS)
+
+    def load(self, model: str, backend: str) -> FakeEngine:
+        self.loaded.append((model, backend))
+        return FakeEngine(model, backend)
+
+    def run(self, engine: FakeEngine, request: EditRequest) -> Iterator[Progress | EditResult]:
+        if request.editor == "infill" and "[[" not in request.text:
+            raise ElfError(f"no gap in '{request.text}'; mark one with [[2-6]]")
+        spec = request.settings or DEFAULTS[request.editor]
+        start = time.monotonic()
+        try:
+            for step in range(1, spec.steps + 1):
+                if "gate" in request.text:
+                    self.gate.acquire()
+                if "boom" in request.text:
+                    raise RuntimeError("secret inner detail")
+                time.sleep(self.pace)
+                self.steps_made.append((request.text, step))
+                texts = tuple(self._text(request, i, step / spec.steps) for i in _samples(request))
+                yield Progress(
+                    step, spec.steps, step / spec.steps, texts if request.texts_every_step else ()
+                )
+            for i in _samples(request):
+                yield self._result(engine, request, spec, i, time.monotonic() - start)
+        finally:
+            self.closed.append(request.text)
+
+    def _text(self, request: EditRequest, index: int, clear: float) -> str:
+        text = f"{request.text} and so it went, candidate {index}."
+        shown = int(len(text) * clear)
+        return text[:shown] + "·" * (len(text) - shown)
+
+    def _result(
+        self, engine: FakeEngine, request: EditRequest, spec: SampleSpec, i: int, seconds: float
+    ) -> EditResult:
+        settings: dict[str, Any] = asdict(spec)
+        return EditResult(
+            text=self._text(request, i, 1.0),
+            seed=spec.seed,
+            index=i,
+            editor=request.editor,
+            input=request.text,
+            model=engine.model,
+            model_hash=f"hash-of-{engine.model}",
+            backend=engine.backend,
+            settings=settings,
+            seconds=seconds,
+        )
+
+
+def _samples(request: EditRequest) -> range:
+    return range(request.count)

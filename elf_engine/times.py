@@ -20,7 +20,7 @@ def uniform(steps: int) -> Grid:
 
 def logit_normal(normals: Iterable[float], p_mean: float, p_std: float) -> Grid:
     """0, sorted sigmoid(p_mean + p_std n) of the N - 1 unit normals, 1 (ELF.md, "Sampling")."""
-    inner = sorted(1 / (1 + math.exp(-(p_mean + p_std * float(n)))) for n in normals)
+    inner = sorted(1 / (1 + math.exp(-(p_mean + p_std * n))) for n in normals)
     return (0.0, *inner, 1.0)
 
 
@@ -35,7 +35,8 @@ def grid(spec: SampleSpec, flow: FlowSpec) -> Grid:
         return uniform(spec.steps)
     if spec.grid == "quantile":
         return quantile(spec.steps, flow.p_mean, flow.p_std)
-    return logit_normal(noise.grid_normals(spec.seed, spec.steps - 1), flow.p_mean, flow.p_std)
+    normals = noise.grid_normals(spec.seed, spec.steps - 1).tolist()
+    return logit_normal(normals, flow.p_mean, flow.p_std)
 
 
 def start_at(times: Grid, t_start: float) -> Grid:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from elf_engine.config import TokenizerSpec
 from elf_engine.errors import ElfError
@@ -38,6 +38,7 @@ SPACE = "\u2581"
 _BY_BYTES = re.compile(f"([{SPACE}\0]+)")
 
 
+@runtime_checkable
 class Tokenizer(Protocol):
     """What the engine and the editors ask of a tokenizer."""
 

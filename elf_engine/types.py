@@ -19,6 +19,7 @@ Array: TypeAlias = Any
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int32]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+NumpyArray: TypeAlias = npt.NDArray[Any]
 
 # The engine's one naming of weights: "blocks_0/attn/qkv/kernel" -> array, kernels stored (in, out).
 Weights: TypeAlias = dict[str, npt.NDArray[Any]]

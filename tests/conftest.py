@@ -7,10 +7,12 @@ import tempfile
 
 from jaxtyping import install_import_hook
 
+import tests.typechecker  # noqa: F401  (the hook looks it up by name)
+
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["ELF_HOME"] = tempfile.mkdtemp(prefix="elf-test-home-")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 # Every annotated argument and result in the engine is checked against its type and shape.
-install_import_hook("elf_engine", "beartype.beartype")
+install_import_hook("elf_engine", "tests.typechecker.check")

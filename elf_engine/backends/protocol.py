@@ -7,14 +7,13 @@ and `xp.where`, `xp.concat`, `xp.clip`, `xp.zeros_like`, which `jax.numpy` and `
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any, Protocol, runtime_checkable
 
 from elf_engine.config import ModelConfig
-from elf_engine.types import Array, Weights
+from elf_engine.types import Array, NumpyArray, Weights
 
 
+@runtime_checkable
 class Network(Protocol):
     """The two modes of the ELF network. All arguments are arrays of the backend."""
 
@@ -30,6 +29,7 @@ class Network(Protocol):
         ...
 
 
+@runtime_checkable
 class Backend(Protocol):
     """One loaded model on one array library."""
 
@@ -38,11 +38,11 @@ class Backend(Protocol):
     config: ModelConfig
     fixed_shapes: bool  # compiles one program per batch size, so batches are padded to few sizes
 
-    def asarray(self, a: np.ndarray[Any, Any]) -> Array:
+    def asarray(self, a: NumpyArray) -> Array:
         """NumPy array -> device array, dtype kept."""
         ...
 
-    def to_numpy(self, a: Array) -> np.ndarray[Any, Any]:
+    def to_numpy(self, a: Array) -> NumpyArray:
         """Device array -> NumPy array."""
         ...
 
@@ -57,6 +57,7 @@ class Backend(Protocol):
         ...
 
 
+@runtime_checkable
 class BackendFactory(Protocol):
     """`elf_engine.backends.load(name)` returns the package's `make_backend` of this type."""
 

@@ -15,7 +15,7 @@ from elf_engine.backends.jax.model import ELFNetwork
 from elf_engine.backends.jax.t5 import T5Encoder
 from elf_engine.config import EncoderSpec, ModelConfig
 from elf_engine.errors import ElfError
-from elf_engine.types import Array, Weights
+from elf_engine.types import Array, NumpyArray, Weights
 from elf_engine.weights import check_shapes, flatten, unflatten
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
@@ -61,11 +61,11 @@ class JaxBackend:
         self._params = {"params": _on_device(network, _network_shapes(self._module), DTYPES[dtype])}
         self._encode = _encoder(config.encoder, encoder)
 
-    def asarray(self, a: np.ndarray[Any, Any]) -> Array:
+    def asarray(self, a: NumpyArray) -> Array:
         """NumPy -> device."""
         return jnp.asarray(a)
 
-    def to_numpy(self, a: Array) -> np.ndarray[Any, Any]:
+    def to_numpy(self, a: Array) -> NumpyArray:
         """Device -> NumPy."""
         return np.asarray(a)
 

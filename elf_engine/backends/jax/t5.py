@@ -14,6 +14,7 @@ from elf_engine.backends.jax.layers import RMSNorm
 from elf_engine.config import EncoderSpec
 
 BUCKETS, MAX_DISTANCE = 32, 128
+LOWEST = float(np.finfo(np.float32).min)
 
 
 def relative_buckets(offsets: Int[np.ndarray, "*A"]) -> Int[np.ndarray, "*A"]:
@@ -76,7 +77,7 @@ class SelfAttention(nn.Module):
         q, k, v = (p(h).reshape(b, s, self.spec.heads, -1) for p in (self.q, self.k, self.v))
         scores = jnp.einsum("bqnk,bsnk->bnqs", q, k, preferred_element_type=jnp.float32) + bias
         # The lowest finite number, not -inf: a row that may see nothing attends evenly.
-        scores = jnp.where(seen[:, None], scores, jnp.finfo(jnp.float32).min)
+        scores = jnp.where(seen[:, None], scores, LOWEST)
         weights = jax.nn.softmax(scores, axis=-1).astype(self.dtype)
         out = jnp.einsum("bnqs,bsnk->bqnk", weights, v).reshape(b, s, -1)
         return self.o(out), bias

@@ -15,6 +15,7 @@ from elf_engine.backends.jax.model import ELFNetwork
 from elf_engine.backends.jax.t5 import T5Encoder
 from elf_engine.config import EncoderSpec, ModelConfig
 from elf_engine.errors import ElfError
+from elf_engine.model_dir import missing_encoder
 from elf_engine.types import Array, NumpyArray, Weights
 from elf_engine.weights import check_shapes, flatten, unflatten
 
@@ -58,7 +59,8 @@ class JaxBackend:
             raise ElfError(f"dtype '{dtype}' is unknown; choose one of {', '.join(DTYPES)}")
         self.config = config
         self._module = ELFNetwork(config.network, DTYPES[dtype])
-        self._params = {"params": _on_device(network, _network_shapes(self._module), DTYPES[dtype])}
+        shapes = _network_shapes(self._module)
+        self._params = {"params": _on_device(network, shapes, DTYPES[dtype], "network")}
         self._encode = _encoder(config.encoder, encoder)
 
     def asarray(self, a: NumpyArray) -> Array:
@@ -72,9 +74,7 @@ class JaxBackend:
     def encode(self, ids: Array, visible: Array | None) -> Array:
         """Normalised latents; see `protocol.Backend.encode`."""
         if self._encode is None:
-            raise ElfError(
-                f"model '{self.config.name}' has no text encoder; convert it again with --encoder"
-            )
+            raise missing_encoder(self.config.name)
         spec = self.config.encoder
         return (self._encode(ids, visible) - spec.latent_mean) / spec.latent_std
 
@@ -100,8 +100,10 @@ def _network_shapes(module: ELFNetwork) -> dict[str, tuple[int, ...]]:
     return {name: tuple(a.shape) for name, a in flatten(shapes["params"]).items()}
 
 
-def _on_device(weights: Weights, shapes: dict[str, tuple[int, ...]], dtype: Any) -> dict[str, Any]:
-    check_shapes(weights, shapes, "network")
+def _on_device(
+    weights: Weights, shapes: dict[str, tuple[int, ...]], dtype: Any, where: str
+) -> dict[str, Any]:
+    check_shapes(weights, shapes, where)
     return unflatten({name: jnp.asarray(a, dtype) for name, a in weights.items()})
 
 
@@ -114,11 +116,6 @@ def _encoder(spec: EncoderSpec, weights: Weights) -> Callable[..., Array] | None
     module = T5Encoder(spec)
     shapes = jax.eval_shape(lambda: module.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32)))
     expected = {name: tuple(a.shape) for name, a in flatten(shapes["params"]).items()}
-    params = {"params": _on_device_checked(weights, expected)}
+    params = {"params": _on_device(weights, expected, jnp.float32, "encoder")}
     jitted = jax.jit(module.apply)
     return lambda ids, visible: jitted(params, ids, visible)
-
-
-def _on_device_checked(weights: Weights, expected: dict[str, tuple[int, ...]]) -> dict[str, Any]:
-    check_shapes(weights, expected, "encoder")
-    return unflatten({name: jnp.asarray(a, jnp.float32) for name, a in weights.items()})

@@ -199,6 +199,19 @@ class Service:
         """The model's own settings for the task, without loading its weights. Raises ElfError."""
         return self._config(model).defaults.get(task, SampleSpec())
 
+    def choice_for(self, model: str) -> str | None:
+        """The installed choice whose results carry the name `model`, if there is one."""
+        names = self.models()
+        if model in names:
+            return model
+        for name in names:
+            try:
+                if self._runtime.config(name).name == model:
+                    return name
+            except ElfError:  # a damaged model is not the one sought
+                continue
+        return None
+
     def submit(
         self,
         request: EditRequest,
@@ -311,7 +324,6 @@ class Service:
             job._send(Loading(job.model, job.backend))
         engine = self._engine(job.model, job.backend)
         trace: list[Progress] = []
-        saved = 0
         items = self._runtime.run(engine, job.request)
         try:
             # The iterator makes one network step for each item, so this is the step to stop at.
@@ -324,14 +336,14 @@ class Service:
                     trace += [item] if job.keep_steps and item.texts else []
                     job._send(item)
                 else:
-                    job._send(Finished(item, self._keep(job, item, trace, saved)))
-                    saved += 1
+                    job._send(Finished(item, self._keep(job, item, trace)))
         finally:
             close = getattr(items, "close", None)
             if close is not None:
                 close()
 
-    def _keep(self, job: Job, result: EditResult, trace: list[Progress], row: int) -> str | None:
+    def _keep(self, job: Job, result: EditResult, trace: list[Progress]) -> str | None:
+        row = result.index - job.request.first
         steps = [StoredStep(p.step, p.t, p.texts[row]) for p in trace]
         try:
             return self._keeper.add(result, job.request, parent_id=job.parent_id, steps=steps)

@@ -22,6 +22,7 @@ from app.tabs.common import (
     warn,
 )
 from app.tabs.knobs import MOST_CANDIDATES, Knobs, build_knobs, whole
+from editors.gaps import escape
 from editors.request import EditRequest, EditResult, Progress
 from elf_engine.config import SampleSpec
 from elf_engine.errors import ElfError
@@ -177,7 +178,7 @@ class EditorTab:
 
     def as_input(self, text: str) -> str:
         """Plain text as this editor's input: to infill, "[[" in a text is no gap."""
-        return text.replace("[[", r"\[[") if self.kind.name == "infill" else text
+        return escape(text) if self.kind.name == "infill" else text
 
     def restore(self, request: EditRequest, settings: Mapping[str, Any]) -> dict[Any, Any]:
         """Updates that put a stored request and its settings back on the widgets."""
@@ -258,8 +259,8 @@ class _View:
         self.done = False
         self.failed = ""
         self.step: Progress | None = None
-        self.results: list[EditResult] = []
-        self.ids: list[str | None] = []
+        self.results: dict[int, EditResult] = {}
+        self.ids: list[str | None] = [None] * request.count
         self.first_step_at = 0.0
 
     def begin(self) -> dict[Any, Any]:
@@ -319,11 +320,9 @@ class _View:
         return updates
 
     def _finished(self, result: EditResult, id: str | None) -> dict[Any, Any]:
-        place = len(self.results)
-        self.results.append(result)
-        self.ids.append(id)
-        if place >= len(self.tab.candidates):
-            return {}
+        place = result.index - self.request.first
+        self.results[place] = result
+        self.ids[place] = id
         c = self.tab.candidates[place]
         lines = [
             f"seed {result.seed}, sample {result.index}, {result.seconds:.1f} s, "
@@ -347,7 +346,7 @@ class _View:
             where = f" at step {self.step.step} of {self.step.steps}" if self.step else ""
             line, kind = f"Stopped{where}.", "idle"
         else:
-            seconds = max((r.seconds for r in self.results), default=0.0)
+            seconds = max((r.seconds for r in self.results.values()), default=0.0)
             many = "1 candidate" if len(self.results) == 1 else f"{len(self.results)} candidates"
             line, kind = f"Done: {many} in {seconds:.1f} s.", "good"
         updates: dict[Any, Any] = {
@@ -356,10 +355,11 @@ class _View:
             tab.stop: gr.update(value="Stop", interactive=False),
         }
         drawn = self.step is not None and bool(self.step.texts)
-        for c in tab.candidates[len(self.results) : self.request.count]:
+        for place, c in enumerate(tab.candidates[: self.request.count]):
+            if place in self.results:
+                continue
             if stopped and drawn:
-                unfinished = caption_html(["unfinished: the run was stopped here"], [])
-                updates[c.caption] = unfinished
+                updates[c.caption] = caption_html(["unfinished: the run was stopped here"], [])
             else:
                 updates[c.box] = gr.update(visible=False)
         return updates

@@ -133,9 +133,10 @@ class HistoryTab:
         updates = self.editors[found.editor].restore(found.request, found.settings)
         updates[self.page.tabs] = gr.update(selected=found.editor)
         updates[self.page.backend] = found.backend
-        models = self.page.service.models()
-        if found.model in models:
-            updates[self.page.model] = gr.update(value=found.model, choices=models)
+        choice = self.page.service.choice_for(found.model)
+        if choice is not None:
+            models = self.page.service.models()
+            updates[self.page.model] = gr.update(value=choice, choices=models)
         else:
             warn(f"model '{found.model}' is not installed here; the chosen model is kept")
         return updates

@@ -11,12 +11,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from elf_engine import encoders
 from elf_engine.backends.torch.model import Elf
 from elf_engine.backends.torch.t5 import T5Encoder
-from elf_engine.backends.torch.weights import build
-from elf_engine.config import ModelConfig
+from elf_engine.backends.torch.weights import load
+from elf_engine.config import EncoderSpec, ModelConfig, NetworkSpec
+from elf_engine.encoders import Encode
 from elf_engine.errors import ElfError
-from elf_engine.types import Weights
+from elf_engine.model_dir import missing_encoder
+from elf_engine.types import NumpyArray, Weights
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -74,22 +77,27 @@ class TorchBackend:
 
     name = "torch"
     xp: Any = torch
+    fixed_shapes = False
 
     def __init__(
-        self, config: ModelConfig, network: Elf, encoder: T5Encoder, device: torch.device
+        self,
+        config: ModelConfig,
+        network: TorchNetwork,
+        encoder: Encode | None,
+        device: torch.device,
     ) -> None:
         self.config = config
-        self.network = TorchNetwork(network)
-        self.encoder = encoder
+        self.network = network
         self.device = device
+        self._encoder = encoder
 
-    def asarray(self, a: np.ndarray[Any, Any]) -> Tensor:
+    def asarray(self, a: NumpyArray) -> Tensor:
         """A copy of `a` on the device, dtype kept."""
         return torch.tensor(a, device=self.device)
 
-    def to_numpy(self, a: Tensor) -> np.ndarray[Any, Any]:
+    def to_numpy(self, a: Tensor) -> NumpyArray:
         """`a` as NumPy array; on the CPU it shares memory with the tensor."""
-        array: np.ndarray[Any, Any] = a.detach().cpu().numpy()
+        array: NumpyArray = a.detach().cpu().numpy()
         return array
 
     @torch.inference_mode()
@@ -98,9 +106,12 @@ class TorchBackend:
         ids: Int[Tensor, "B S"],
         visible: Bool[Tensor, "B S"] | Bool[Tensor, "B S S"] | None,
     ) -> Float[Tensor, "B S D"]:
-        """Normalised latents; see `protocol.Backend.encode`."""
+        """Normalised latents; see `protocol.Backend.encode`. Raises ElfError when the model has
+        no encoder."""
+        if self._encoder is None:
+            raise missing_encoder(self.config.name)
         spec = self.config.encoder
-        latents: Tensor = (self.encoder(ids, visible) - spec.latent_mean) / spec.latent_std
+        latents: Tensor = (self._encoder(ids, visible) - spec.latent_mean) / spec.latent_std
         return latents
 
     def compile(self, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,12 +131,29 @@ def make_backend(
     torch lacks, or weights that do not fit the config."""
     if dtype not in DTYPES:
         raise ElfError(f"dtype '{dtype}' is unknown; choose one of {', '.join(DTYPES)}")
-    if config.encoder.kind != "t5":
-        raise ElfError(f"encoder kind '{config.encoder.kind}' is unknown to torch; it has: t5")
     device = choose_device()
-    return TorchBackend(
-        config,
-        build(Elf, config.network, network, device, DTYPES[dtype]),
-        build(T5Encoder, config.encoder, encoder, device, torch.float32),
-        device,
-    )
+    module = load_network(config.network, network, device, DTYPES[dtype])
+    encode = _make_encoder(config.encoder, encoder, device)
+    return TorchBackend(config, TorchNetwork(module), encode, device)
+
+
+def load_network(
+    spec: NetworkSpec, weights: Weights, device: torch.device, dtype: torch.dtype
+) -> Elf:
+    """The network with engine weights. Raises ElfError when they do not fit."""
+    with torch.device("meta"):
+        module = Elf(spec)
+    return load(module, weights, device, dtype, "network")
+
+
+def load_t5(spec: EncoderSpec, weights: Weights, device: torch.device) -> T5Encoder:
+    """The encoder with engine weights, float32. Raises ElfError when they do not fit."""
+    with torch.device("meta"):
+        module = T5Encoder(spec)
+    return load(module, weights, device, torch.float32, "encoder")
+
+
+def _make_encoder(spec: EncoderSpec, weights: Weights, device: torch.device) -> Encode | None:
+    if spec.kind != "t5":
+        return encoders.get(spec.kind, "torch")(spec, weights)
+    return load_t5(spec, weights, device) if weights else None

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from elf_engine.backends.torch.layers import RmsNorm
-from elf_engine.errors import ElfError
 from elf_engine.types import Weights
+from elf_engine.weights import check_shapes
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -62,37 +62,20 @@ def _engine_path(path: str, leaf: str) -> str:
     return "/".join([*parts, leaf])
 
 
-def build(
-    cls: type[M], spec: object, weights: Weights, device: torch.device, dtype: torch.dtype
-) -> M:
-    """`cls(spec)` in evaluation mode holding `weights` (see `load`), never initialised."""
-    with torch.device("meta"):
-        module = cls(spec)
-    load(module, weights, device, dtype)
-    return module.eval()
+def load(module: M, weights: Weights, device: torch.device, dtype: torch.dtype, where: str) -> M:
+    """Replace every parameter by a frozen copy of its engine weight; norms stay float32.
 
-
-def load(module: nn.Module, weights: Weights, device: torch.device, dtype: torch.dtype) -> None:
-    """Replace every parameter by a copy of its engine weight, frozen; norms stay float32.
-
-    Raises ElfError naming the first missing, unexpected or misshapen weight.
+    The module may live on the "meta" device, which saves initialising it. Raises ElfError,
+    starting with `where`, on the first missing, unexpected or misshapen weight.
     """
-    places, what = slots(module), f"weights of {type(module).__name__}"
-    for name, slot in places.items():
-        if name not in weights:
-            raise ElfError(f"{what}: '{name}' is missing; the file does not fit this config")
-        if weights[name].shape != slot.shape:
-            raise ElfError(
-                f"{what}: '{name}' has shape {weights[name].shape}, this config needs {slot.shape}"
-            )
-    for name in weights:
-        if name not in places:
-            raise ElfError(f"{what}: unexpected '{name}'; the file does not fit this config")
+    places = slots(module)
+    check_shapes(weights, {name: slot.shape for name, slot in places.items()}, where)
     for name, slot in places.items():
         array = np.asarray(weights[name], np.float32)
         kept = torch.float32 if isinstance(slot.owner, RmsNorm) else dtype
         value = torch.tensor(array.T if slot.transposed else array).to(device, kept)
         setattr(slot.owner, slot.attribute, nn.Parameter(value, requires_grad=False))
+    return module.eval()
 
 
 def export(module: nn.Module) -> Weights:

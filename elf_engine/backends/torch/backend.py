@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor

@@ -80,17 +80,18 @@ def parse_gaps(text: str) -> Template:
 
 
 def _gap(text: str, mark: re.Match[str], start: int) -> Gap:
-    where = f"'{text[start : start + 12]}' at character {start}"
+    shown = " ".join(text[start : start + 12].split())
+    where = f"'{shown}' at character {start}"
     if mark["gap"] is None or (mark["high"] and not mark["low"]):
         raise ElfError(
-            f"{where!s} is no gap; write [[n]], [[min-max]] or [[]], or \\[[ for the brackets"
+            f"{where} is no gap; write [[n]], [[min-max]] or [[]], or \\[[ for the brackets"
         )
     if mark["gap"] == "":
         return Gap()
     low = int(mark["low"])
     high = int(mark["high"] or low)
     if low > high or high < 1:
-        raise ElfError(f"{where!s}: a gap needs at least 1 token and its smaller number first")
+        raise ElfError(f"{where}: a gap needs at least 1 token and its smaller number first")
     return Gap(low, high)
 
 

@@ -97,7 +97,7 @@ def split_to_fit(tokenizer: Tokenizer, text: str, limit: int) -> list[str]:
         clause = max((m.end() for m in re.finditer(r"[,;:–—](?=\s)", rest[:kept])), default=0)
         kept = clause if clause > kept // 2 else kept
         if kept == 0:
-            raise ElfError(f"'{rest[0]}' alone is more than the {limit} tokens there is room for")
+            raise ElfError(f"{rest[0]!r} alone is more than the {limit} tokens there is room for")
         pieces.append(rest[:kept])
         start += kept
     return [*pieces, text[start:]]

@@ -1,0 +1,5 @@
+"""`python -m app` is `elf`."""
+
+from app.cli import main
+
+main()

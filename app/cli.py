@@ -1,0 +1,227 @@
+"""`elf`: the command line. Heavy libraries are imported only by the command that needs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from app.cli_edit import default_backend, edit_options, run_edit, warn, write
+from elf_engine.errors import ElfError
+
+INTERRUPTED = 130
+BAD_INPUT = 2
+
+
+class Elf(click.Group):
+    """Loads `models` late, and ends every failure in one line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "models"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "models":
+            return super().get_command(ctx, cmd_name)
+        from app.models_cmd import models
+
+        return models
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Exit 2 for bad input, 130 after Ctrl-C, 1 for a defect; never a traceback."""
+        run: Any = super().main
+        if not standalone_mode:
+            return run(*args, standalone_mode=False, **extra)
+        try:
+            result = run(*args, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(BAD_INPUT)
+        except click.ClickException as error:
+            _fail(error.format_message(), error.exit_code)
+        except ElfError as error:
+            _fail(str(error), BAD_INPUT)
+        except (click.Abort, KeyboardInterrupt):
+            sys.exit(INTERRUPTED)
+        except Exception as error:
+            if os.environ.get("ELF_DEBUG"):
+                raise
+            what = f"{type(error).__name__}: {error}"
+            _fail(f"a defect, not your input ({what}); ELF_DEBUG=1 shows where", 1)
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+def _fail(message: str, code: int) -> None:
+    warn(message)
+    sys.exit(code)
+
+
+@click.group(cls=Elf, context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Edit text with an Embedded Language Flow model."""
+
+
+@cli.command()
+@edit_options
+@click.option("--length", type=int, default=0, help="Tokens to write; 0 lets the model choose.")
+def draft(**given: Any) -> None:
+    """Continue TEXT, or write from nothing. TEXT itself comes back unchanged."""
+    run_edit("draft", given, needs_text=False)
+
+
+@cli.command()
+@edit_options
+def infill(**given: Any) -> None:
+    """Fill the gaps of TEXT: [[n]] or [[min-max]] tokens, [[]] as the model likes.
+
+    \\[[ stands for the brackets themselves. Everything outside the gaps comes back unchanged.
+    """
+    run_edit("infill", given)
+
+
+_SPAN_HELP = "Characters to rewrite; repeatable. Default: every sentence."
+
+
+@cli.command()
+@edit_options
+@click.option("--strength", type=float, default=0.5, show_default=True, help="0 same, 1 anew.")
+@click.option("--span", "spans", multiple=True, metavar="START:STOP", help=_SPAN_HELP)
+def rewrite(**given: Any) -> None:
+    """Say TEXT, or spans of it, in other words."""
+    given["spans"] = tuple(_span(text) for text in given["spans"])
+    run_edit("rewrite", given)
+
+
+def _span(text: str) -> tuple[int, int]:
+    start, colon, stop = text.partition(":")
+    if not (colon and start.isdecimal() and stop.isdecimal()):
+        raise ElfError(f"span '{text}' is not START:STOP, such as 4:9")
+    return int(start), int(stop)
+
+
+@cli.command()
+@edit_options
+def translate(**given: Any) -> None:
+    """Translate German TEXT to English."""
+    run_edit("translate", given)
+
+
+@cli.command()
+@edit_options
+def summarise(**given: Any) -> None:
+    """Summarise TEXT."""
+    run_edit("summarise", given)
+
+
+@cli.command()
+@edit_options
+def modernise(**given: Any) -> None:
+    """Turn archaic English TEXT into modern English."""
+    run_edit("modernise", given)
+
+
+@cli.group()
+def history() -> None:
+    """Past results."""
+
+
+def _store() -> Any:
+    try:
+        from app.store import Store
+    except ImportError as error:
+        raise ElfError(f"history needs {error.name}; pip install -e '.[app]'") from error
+    return Store()
+
+
+@history.command("list")
+@click.option("--limit", type=int, default=20, show_default=True)
+@click.option("--editor", help="Only results of this editor.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per result and line.")
+def history_list(limit: int, editor: str | None, as_json: bool) -> None:
+    """The newest results first."""
+    for item in _store().list(limit=limit, editor=editor):
+        if as_json:
+            write(_as_json(item))
+        else:
+            text = " ".join(item.output.split())
+            text = text if len(text) <= 60 else text[:59] + "…"
+            write(f"{item.id}  {item.created_utc[:16]}  {item.editor:<9}  {item.model}  {text}\n")
+
+
+@history.command("show")
+@click.argument("id")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def history_show(id: str, as_json: bool) -> None:
+    """One result with all that reproduces it. The beginning of its ID is enough."""
+    item = _store().get(id)
+    if as_json:
+        write(_as_json(item))
+        return
+    facts = asdict(item)
+    for name in ("request", "input", "output"):
+        del facts[name]
+    for name, value in facts.items():
+        if value not in (None, ()):
+            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            write(f"{name:<13} {shown}\n")
+    write(f"\n{item.input}\n\n{item.output}\n")
+
+
+def _as_json(item: Any) -> str:
+    return json.dumps(asdict(item), ensure_ascii=False) + "\n"
+
+
+@cli.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=int, default=7860, show_default=True)
+@click.option("--model", "-m", default="starter", show_default=True, help="Name or directory.")
+@click.option("--backend", type=click.Choice(["jax", "torch"]), help="Default: what is there.")
+@click.option("--no-browser", is_flag=True, help="Do not open a browser.")
+def serve(host: str, port: int, model: str, backend: str | None, no_browser: bool) -> None:
+    """Serve the page on this machine."""
+    try:
+        from app.ui import serve as serve_page
+    except ImportError as error:
+        raise ElfError(f"the page needs {error.name}; pip install -e '.[app]'") from error
+    serve_page(host, port, model, backend or default_backend(), open_browser=not no_browser)
+
+
+@cli.command()
+def version() -> None:
+    """Versions of ELF Studio and of what it runs on."""
+    import platform
+    from importlib import metadata
+
+    for name in ("elf-studio", "torch", "jax", "flax", "numpy", "sentencepiece", "gradio"):
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found = "not installed"
+        write(f"{name:<14} {found}\n")
+    write(f"{'python':<14} {platform.python_version()}\n")
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that makes SHELL complete `elf`.
+
+    \b
+    bash  eval "$(elf completion bash)"          in ~/.bashrc
+    zsh   eval "$(elf completion zsh)"           in ~/.zshrc
+    fish  elf completion fish | source           in ~/.config/fish/config.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    if made is None:
+        raise ElfError(f"no completion for '{shell}'; use bash, zsh or fish")
+    write(made(cli, {}, "elf", "_ELF_COMPLETE").source() + "\n")
+
+
+def main() -> None:
+    """The `elf` script."""
+    cli.main(prog_name="elf")

@@ -158,14 +158,18 @@ class FakeEngine:
 
     @property
     def max_tokens(self) -> int:
-        return max(self.config.layout.lengths)
+        layout = self.config.layout
+        attended = layout.padding == "attended"
+        return self.config.network.max_length if attended else max(layout.lengths)
 
     def defaults(self, task: str) -> SampleSpec:
         return self.config.defaults.get(task, SampleSpec())
 
     def batch(self, rows: Sequence[Row]) -> Batch:
         self.calls.append(list(rows))
-        length = bucket(self.config.layout, 0, max(len(row) for row in rows))
+        length = bucket(
+            self.config.layout, self.config.network.max_length, max(len(row) for row in rows)
+        )
         return pad_rows(rows, length, 0)
 
     def sample(

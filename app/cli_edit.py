@@ -109,12 +109,11 @@ def read_text(argument: str | None, file: str | None, needed: bool) -> str:
 
 
 def _argument(text: str) -> str:
+    # Bytes the shell passed that are not UTF-8 arrive as lone surrogates; name the byte.
     try:
-        text.encode("utf-8")
-        return text
-    except UnicodeEncodeError:
-        # Bytes the shell passed that are not UTF-8 arrive as lone surrogates.
         return _decode(os.fsencode(text), "the argument")
+    except UnicodeEncodeError:
+        return text  # a surrogate of another origin, which the editor refuses
 
 
 def _decode(data: bytes, where: str) -> str:

@@ -49,4 +49,4 @@ bench: setup ## ratios of our step times to bare matrix products
 	$(BIN)/python -m benchmarks
 
 train-tiny: setup ## train a toy model for a few steps, to see that training runs
-	$(BIN)/python -m training.train training/configs/tiny.yml
+	$(BIN)/python -m training.train --config tiny

@@ -78,7 +78,7 @@ class EncoderTraining:
     counted_examples: int = 400_000
     mask: float = 0.3
     unmasked_weight: float = 0.1
-    optimizer: OptimizerConfig = OptimizerConfig(ema=0.995)
+    optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(ema=0.995))
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class TrainConfig:
     steps: int = 1000
     save_minutes: float = 4.0
     log_every: int = 20
-    network: NetworkSpec = NetworkSpec()
-    encoder: EncoderSpec = EncoderSpec()
-    flow: FlowSpec = FlowSpec()
+    network: NetworkSpec = field(default_factory=NetworkSpec)
+    encoder: EncoderSpec = field(default_factory=EncoderSpec)
+    flow: FlowSpec = field(default_factory=FlowSpec)
     layout: LayoutSpec = field(
         default_factory=lambda: LayoutSpec(
             tasks={name.strip("<>"): i for i, name in enumerate(CONTROL) if 5 <= i <= 9},
@@ -110,9 +110,9 @@ class TrainConfig:
         )
     )
     batches: DataConfig = field(default_factory=DataConfig)
-    objective: ObjectiveConfig = ObjectiveConfig()
-    optimizer: OptimizerConfig = OptimizerConfig()
-    encoder_training: EncoderTraining = EncoderTraining()
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    encoder_training: EncoderTraining = field(default_factory=EncoderTraining)
     defaults: dict[str, SampleSpec] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

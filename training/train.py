@@ -56,7 +56,11 @@ def act(options: argparse.Namespace) -> str:
 
 def main() -> None:
     """Exit with 2 and one line on bad input."""
+    import jax
+
     options = parser().parse_args()
+    # Compiled steps are kept: a resumed run starts at once.
+    jax.config.update("jax_compilation_cache_dir", str(Path("runs/compiled").absolute()))
     try:
         print(act(options))
     except ElfError as error:

@@ -34,7 +34,7 @@ def test_decode_inverts_encode(text: str) -> None:
 
 @given(VALID, VALID)
 def test_pieces_join_across_a_cut(left: str, right: str) -> None:
-    joined = TOKENIZER.encode(left) + [SEP_ID] + TOKENIZER.encode(right)
+    joined = [*TOKENIZER.encode(left), SEP_ID, *TOKENIZER.encode(right)]
     assert TOKENIZER.decode(joined) == left + right
 
 

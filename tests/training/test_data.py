@@ -65,7 +65,7 @@ def test_a_held_out_text_is_never_trained_on_in_any_file(tmp_path: Path) -> None
     kept = [e.source for e in corpus.examples("train")]
     assert kept == [key_in("train"), key_in("train", "plain")]
     assert corpus.left_out["plain_more: repeats a held-out text"] == 2
-    assert [e.source for e in corpus.examples("test")][0] == held
+    assert next(e.source for e in corpus.examples("test")) == held
 
 
 def test_boilerplate_is_capped_and_unwanted_sources_left_out(tmp_path: Path) -> None:
@@ -113,14 +113,18 @@ def test_rows_are_laid_out_as_the_editors_do(source: BatchSource) -> None:
         assert b.ids.shape == (32, 32)
         for ids, known, valid, task in zip(b.ids, b.known, b.valid, drawn.tasks, strict=True):
             seen.add(task)
-            assert ids[0] == TASKS[task] and known[0]
-            assert (ids[~valid] == TOKENIZER.pad_id).all() and not known[~valid].any()
+            assert ids[0] == TASKS[task]
+            assert known[0]
+            assert (ids[~valid] == TOKENIZER.pad_id).all()
+            assert not known[~valid].any()
             free = ids[valid & ~known]
-            assert len(free) and TOKENIZER.eos_id not in ids[known]
+            assert len(free)
+            assert TOKENIZER.eos_id not in ids[known]
             text = TOKENIZER.decode(ids[valid].tolist())
             assert text
             if task not in ("draft", "infill"):
-                assert (ids[known][-1] == SEP_ID) and free[-1] == TOKENIZER.eos_id
+                assert ids[known][-1] == SEP_ID
+                assert free[-1] == TOKENIZER.eos_id
     assert seen == set(TASKS)
 
 
@@ -149,7 +153,8 @@ def test_wrong_mixes_are_refused(source: BatchSource) -> None:
 def test_table_survives_saving(source: BatchSource, tmp_path: Path) -> None:
     table.save(source.table, tmp_path / "t.npz")
     again = table.load(tmp_path / "t.npz")
-    assert again.groups == source.table.groups and len(again) == len(source.table)
+    assert again.groups == source.table.groups
+    assert len(again) == len(source.table)
     assert [again.target(i) for i in range(len(again))] == [
         source.table.target(i) for i in range(len(again))
     ]

@@ -43,10 +43,10 @@ class NetworkSpec:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("embedding_dim", "hidden", "depth", "heads", "bottleneck", "vocab"):
+        sizes = ("embedding_dim", "hidden", "depth", "heads", "bottleneck", "vocab", "max_length")
+        for name in (*sizes, "time_tokens", "mode_tokens"):
             _in_range(f"network.{name}", getattr(self, name), 1, 2**31 - 1)
-        for name in ("max_length", "time_tokens", "guidance_tokens", "mode_tokens"):
-            _in_range(f"network.{name}", getattr(self, name), 0, 2**31 - 1)
+        _in_range("network.guidance_tokens", self.guidance_tokens, 0, 2**31 - 1)
         if self.hidden % self.heads or (self.hidden // self.heads) % 2:
             raise ElfError(
                 f"network: hidden {self.hidden} over {self.heads} heads gives no even head width; "

@@ -15,7 +15,7 @@ from elf_engine.types import Weights
 from tests.fakes import random_weights
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = (ROOT / "tests" / "golden" / "data", ROOT / "tests" / "golden", ROOT / "../shared/golden")
+PLACES = (ROOT / "tests" / "golden" / "files", ROOT / "../shared/golden")
 
 # Guidance tokens and self-conditioning, each with and without.
 NETWORKS = {
@@ -57,7 +57,7 @@ def golden(name: str) -> dict[str, np.ndarray[Any, Any]]:
         if (place / name).is_file():
             with np.load(place / name) as arrays:
                 return dict(arrays)
-    pytest.skip(f"{name} lies neither under tests/golden nor in ../shared/golden")
+    pytest.skip(f"{name} lies neither under tests/golden/files nor in ../shared/golden")
 
 
 def group(arrays: dict[str, Any], prefix: str) -> dict[str, Any]:

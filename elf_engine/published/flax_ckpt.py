@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from elf_engine.errors import ElfError
-from elf_engine.types import Weights
+from elf_engine.types import FloatArray, Weights
 from elf_engine.weights import flatten
 
 SUBTREES = ("ema_params1", "params")
@@ -90,7 +90,7 @@ def _names(path: Path, metadata: dict[str, Any]) -> tuple[str, list[list[str]]]:
     raise ElfError(f"{path}: holds neither {' nor '.join(SUBTREES)}")
 
 
-def _read_tensor(path: Path, name: str, metadata: dict[str, Any]) -> np.ndarray[Any, Any]:
+def _read_tensor(path: Path, name: str, metadata: dict[str, Any]) -> FloatArray:
     try:
         import tensorstore as ts
     except ImportError as error:
@@ -109,13 +109,13 @@ def _read_tensor(path: Path, name: str, metadata: dict[str, Any]) -> np.ndarray[
         store = ts.open(spec, read=True, open=True).result()
         dtype = store.dtype.name
         _check_size(f"{path.name}: {name}", store.shape, dtype)
-        array: np.ndarray[Any, Any] = store.read().result()
+        array = store.read().result()
     except ElfError:
         raise
     except (ValueError, OSError, RuntimeError, TypeError, KeyError) as error:
         reason = " ".join(str(error).split())[:160]
         raise ElfError(f"{path.name}: {name} is missing or damaged ({reason})") from error
-    return array.astype(np.float32)
+    return np.asarray(array, np.float32)
 
 
 def _msgpack_subtree(path: Path, subtree: str) -> Any:

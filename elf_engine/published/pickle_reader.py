@@ -23,7 +23,8 @@ import numpy.typing as npt
 from elf_engine.errors import ElfError
 
 MAX_BYTES = 4 << 30
-MAX_OPCODES = 1_000_000
+# An encoder of 24 layers takes about 10,000.
+MAX_OPCODES = 100_000
 MAX_DEPTH = 32
 # What may be stored: engine weights are these or become float32 exactly.
 DTYPES = ("f2", "f4")

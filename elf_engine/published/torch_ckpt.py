@@ -38,7 +38,7 @@ def read_torch(path: Path) -> Weights:
         name = engine_name(key, tensor.ndim)
         if name in weights:
             raise ElfError(f"{path.name}: two tensors are named {name}")
-        array: np.ndarray[Any, Any] = tensor.float().numpy()
+        array = tensor.float().numpy()
         linear = name.endswith("/kernel") or key.removeprefix(_COMPILED) in _HEADS
         weights[name] = np.array(array.T if linear else array, order="C")
     return weights

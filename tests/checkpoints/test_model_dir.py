@@ -75,7 +75,7 @@ def test_published_sizes_have_the_published_numbers_of_parameters() -> None:
     for depth, hidden, heads, millions in sizes.values():
         spec = NetworkSpec(depth=depth, hidden=hidden, heads=heads)
         total = sum(int(np.prod(shape)) for shape in model_dir.expected_shapes(spec).values())
-        assert total // 1_000_000 == millions
+        assert abs(total / 1e6 - millions) < 0.6
 
 
 def test_t5_small_has_its_number_of_parameters() -> None:

@@ -296,7 +296,9 @@ class Service:
             if job is not None:
                 self._run(job)
             elif warm is not None:
-                self._try("loading ahead", functools.partial(self._engine, *warm))
+                message = self._try("loading ahead", functools.partial(self._engine, *warm))
+                if message is not None:
+                    log.warning("loading ahead: %s", message)
 
     def _run(self, job: Job) -> None:
         message = self._try("a run", lambda: self._edit(job))

@@ -24,6 +24,18 @@ from elf_engine.errors import ElfError
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+# A label that wraps a copy button and a text box names the button; screen readers need the box.
+NAME_BOXES = """
+() => {
+  const name = () => document.querySelectorAll("label textarea, label input").forEach((box) => {
+    const label = box.closest("label");
+    const words = label.querySelector("[data-testid=block-info]");
+    if (label.control !== box && words) box.setAttribute("aria-label", words.innerText.trim());
+  });
+  name();
+  new MutationObserver(name).observe(document.body, { childList: true, subtree: true });
+}
+"""
 CSS = Path(__file__).with_name("page.css")
 
 KINDS = (
@@ -33,7 +45,7 @@ KINDS = (
         "Draft",
         "Beginning",
         "Start writing, or leave it empty…",
-        "The model writes on from here.",
+        "The model writes on from here. Shift+Enter starts it.",
     ),
     EditorKind(
         "infill",
@@ -97,6 +109,7 @@ def launch(blocks: gr.Blocks, host: str, port: int | None, *, block: bool) -> st
         server_port=port,
         theme=gr.themes.Default(primary_hue="indigo", neutral_hue="slate"),
         css=CSS.read_text("utf-8"),
+        js=NAME_BOXES,
         prevent_thread_lock=not block,
         max_threads=64,
         share=False,
@@ -119,11 +132,15 @@ def serve(
 ) -> None:
     """Serve the page until interrupted. Raises ElfError when the port is taken or `model` or
     `backend` is unknown. `port` 0 takes a free one."""
-    port = _check_port(host, port)
+    port = free_port(host, port)
     service = Service(real_runtime([model] if model else []), store := Store())
     try:
-        if names := service.models():
-            service.warm(model or names[0], backend)
+        model = model or next(iter(service.models()), "")
+        if model:
+            service.settings_for("draft", model)  # a model that cannot be read stops us here
+            service.warm(model, backend)
+        else:
+            print("No model is installed; `elf models list` shows what there is.", flush=True)
         blocks = build(service, store, model, backend)
         url = launch(blocks, host, port, block=False)
         print(f"ELF Studio is at {url}", flush=True)
@@ -137,7 +154,8 @@ def serve(
         store.close()
 
 
-def _check_port(host: str, port: int) -> int:
+def free_port(host: str, port: int) -> int:
+    """`port` if it can be served, some free one when it is 0. Raises ElfError."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

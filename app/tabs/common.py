@@ -42,11 +42,12 @@ def warn(message: str) -> None:
 
 def settings_line(settings: Mapping[str, Any]) -> str:
     """The settings as used, in one line."""
-    names = {"condition_guidance": "condition guidance"}
+    told = {k: v for k, v in settings.items() if k != "seed"}
+    if told.get("effective_steps") == told.get("steps"):
+        told.pop("effective_steps", None)
     return ", ".join(
-        f"{names.get(k, k)} {v:g}" if isinstance(v, float) else f"{names.get(k, k)} {v}"
-        for k, v in settings.items()
-        if k != "seed"
+        f"{k.replace('_', ' ')} {v:g}" if isinstance(v, float) else f"{k.replace('_', ' ')} {v}"
+        for k, v in told.items()
     )
 
 

@@ -128,9 +128,12 @@ class HistoryTab:
 
     def _restore(self, id: str) -> dict[Any, Any]:
         found: Generation | None = guarded(lambda: self.store.get(id), None)
-        if found is None or found.editor not in self.editors:
+        if found is None:
             return {self.page.tabs: gr.skip()}
-        updates = self.editors[found.editor].restore(found.request, found.settings)
+        if found.editor not in self.editors:
+            warn(f"the page has no tab for '{found.editor}'; use: elf {found.editor}")
+            return {self.page.tabs: gr.skip()}
+        updates = self.editors[found.editor].restore(found)
         updates[self.page.tabs] = gr.update(selected=found.editor)
         updates[self.page.backend] = found.backend
         choice = self.page.service.choice_for(found.model)

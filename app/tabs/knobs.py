@@ -15,6 +15,7 @@ from elf_engine.errors import ElfError
 MOST_CANDIDATES = 8
 LONGEST_DRAFT = 512
 SAMPLERS = [("SDE (with fresh noise)", "sde"), ("ODE (deterministic path)", "ode")]
+SLIDER_ENDS = {"steps": 256, "gamma": 8, "guidance": 8, "condition_guidance": 8}
 GRIDS = ["uniform", "logit-normal", "quantile"]
 
 
@@ -33,6 +34,7 @@ class Knobs:
     grid: gr.Radio
     live: gr.Checkbox
     keep_steps: gr.Checkbox
+    first: gr.Number
     reset: gr.Button
 
     def inputs(self) -> set[gr.components.Component]:
@@ -52,80 +54,111 @@ class Knobs:
 
     def show(self, settings: Mapping[str, Any]) -> dict[Any, Any]:
         """Updates that put stored settings (fields of SampleSpec) on the widgets; seed apart."""
-        names = ("steps", "sampler", "gamma", "guidance", "condition_guidance", "grid")
-        return {getattr(self, n): gr.update(value=settings[n]) for n in names if n in settings}
+        updates: dict[Any, Any] = {}
+        for name in ("steps", "gamma", "guidance", "condition_guidance"):
+            if name in settings:
+                slider, value = getattr(self, name), settings[name]
+                # The command line goes further than the sliders do; they stretch to what was used.
+                updates[slider] = gr.update(value=value, maximum=max(value, SLIDER_ENDS[name]))
+        for name in ("sampler", "grid"):
+            if name in settings:
+                updates[getattr(self, name)] = gr.update(value=settings[name])
+        return updates
 
 
 def build_knobs(editor: str, defaults: SampleSpec) -> Knobs:
     """Lay out the knobs below the text box; the less used ones fold away."""
-    conditional = editor != "draft"
+    draft = editor == "draft"
     with gr.Row(equal_height=True):
         count = gr.Slider(1, MOST_CANDIDATES, 2, step=1, label="Candidates", min_width=150)
         length = gr.Slider(
-            0,
-            LONGEST_DRAFT,
-            0,
-            step=8,
-            label="Tokens (0: fit)",
-            min_width=150,
-            visible=editor == "draft",
+            0, LONGEST_DRAFT, 0, step=1, label="Tokens (0: fit)", min_width=150, visible=draft
         )
-    guidance = gr.Slider(
-        0,
-        8,
-        defaults.guidance,
-        step=0.1,
-        label="Guidance: diversity to quality",
-        info="Low: more varied and wilder. High: more fluent, candidates more alike.",
-    )
-    condition = gr.Slider(
-        0,
-        8,
-        defaults.condition_guidance,
-        step=0.1,
-        label="Condition guidance",
-        info="Above 1 holds closer to your text, at twice the time.",
-        visible=conditional,
-    )
-    with gr.Row(elem_classes="elf-row"):
-        seed = gr.Textbox(
-            "",
-            label="Seed",
-            placeholder="empty: a new one each run",
-            max_lines=1,
-            scale=4,
-            info="The same seed and settings give the same text.",
-            min_width=180,
+    with gr.Group():
+        guidance = _slider(
+            "guidance",
+            defaults,
+            "Guidance: diversity to quality",
+            "Low: more varied and wilder. High: more fluent, candidates more alike.",
         )
-        dice = gr.Button("⚄ Throw dice", size="sm", scale=1, min_width=110)
+        condition = _slider(
+            "condition_guidance",
+            defaults,
+            "Condition guidance",
+            "Above 1 holds closer to your text, at twice the time.",
+            visible=not draft,
+        )
+    seed = _build_seed(editor)
     with gr.Accordion("More settings", open=False):
-        steps = gr.Slider(
-            1,
-            256,
-            defaults.steps,
-            step=1,
-            label="Steps",
-            info="More steps: better text, longer wait.",
-        )
+        steps = _slider("steps", defaults, "Steps", "More steps: better text, longer wait.")
         sampler = gr.Radio(SAMPLERS, value=defaults.sampler, label="Sampler")
-        gamma = gr.Slider(
-            0,
-            8,
-            defaults.gamma,
-            step=0.1,
-            label="Gamma",
-            info="Noise the SDE puts back per unit of time; the ODE ignores it.",
+        gamma = _slider(
+            "gamma", defaults, "Gamma", "Noise the SDE puts back per unit time; the ODE has none."
         )
         grid = gr.Radio(GRIDS, value=defaults.grid, label="Time grid")
+        first = gr.Number(
+            0,
+            label="First sample",
+            info="Noise number of the first candidate: a higher one gives further candidates.",
+            precision=0,
+            minimum=0,
+        )
         live = gr.Checkbox(True, label="Show the text forming at every step (a little slower)")
         keep = gr.Checkbox(False, label="Keep the text of every step in the history")
         reset = gr.Button("Back to the model's own settings", size="sm")
+    return Knobs(
+        count=count,
+        length=length,
+        guidance=guidance,
+        condition_guidance=condition,
+        seed=seed,
+        steps=steps,
+        sampler=sampler,
+        gamma=gamma,
+        grid=grid,
+        first=first,
+        live=live,
+        keep_steps=keep,
+        reset=reset,
+    )
+
+
+def _slider(
+    name: str, defaults: SampleSpec, label: str, info: str, visible: bool = True
+) -> gr.Slider:
+    value = getattr(defaults, name)
+    whole_numbers = isinstance(value, int)
+    return gr.Slider(
+        1 if whole_numbers else 0,
+        max(SLIDER_ENDS[name], value),
+        value,
+        step=1 if whole_numbers else 0.05,
+        label=label,
+        info=info,
+        visible=visible,
+    )
+
+
+def _build_seed(editor: str) -> gr.Textbox:
+    with gr.Row(elem_classes="elf-row"):
+        # A text box: a number box would round seeds past 2**53.
+        seed = gr.Textbox(
+            "",
+            label="Seed",
+            info="The same seed and settings give the same text.",
+            placeholder="empty: a new one each run",
+            max_lines=1,
+            elem_id=f"{editor}-seed",
+            scale=4,
+            min_width=180,
+        )
+        dice = gr.Button(
+            "⚄ Throw dice", size="sm", elem_id=f"{editor}-dice", scale=1, min_width=110
+        )
     dice.click(
         lambda: str(random_seed()), None, seed, show_progress="hidden", api_visibility="private"
     )
-    return Knobs(
-        count, length, guidance, condition, seed, steps, sampler, gamma, grid, live, keep, reset
-    )
+    return seed
 
 
 def random_seed() -> int:

@@ -95,4 +95,4 @@ class FakeWorld:
 
 
 def _samples(request: EditRequest) -> range:
-    return range(request.count)
+    return range(request.first, request.first + request.count)

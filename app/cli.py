@@ -186,7 +186,13 @@ def serve(host: str, port: int, model: str, backend: str | None, no_browser: boo
         from app.ui import serve as serve_page
     except ImportError as error:
         raise ElfError(f"the page needs {error.name}; pip install -e '.[app]'") from error
-    serve_page(host, port, model, backend or default_backend(), open_browser=not no_browser)
+    serve_page(
+        host=host,
+        port=port,
+        model=model,
+        backend=backend or default_backend(),
+        open_browser=not no_browser,
+    )
 
 
 @cli.command()

@@ -101,7 +101,7 @@ def read_text(argument: str | None, file: str | None, needed: bool) -> str:
             return _decode(Path(file).read_bytes(), f"file '{file}'")
         except OSError as error:
             raise ElfError(f"file '{file}' cannot be read: {error.strerror}") from error
-    if argument is None and file is None and sys.stdin.isatty():
+    if argument is None and file is None and (sys.stdin is None or sys.stdin.isatty()):
         if needed:
             raise ElfError("there is no text; give it as an argument, with --file or on stdin")
         return ""

@@ -10,6 +10,7 @@ from editors.plan import (
     Plan,
     Regions,
     answer_after,
+    broken_bytes,
     check_text,
     decode_after,
     room,
@@ -48,7 +49,8 @@ def plan_draft(engine: Engine, request: EditRequest) -> Plan:
     def assemble(rows: Sequence[Regions]) -> Answer:
         ids = cut_at_eos(rows[0][0], tokenizer.eos_id)
         written = answer_after(request.text, decode_after(tokenizer, prefix.ids, ids))
-        notes = () if written else ("the model wrote nothing; try another seed",)
-        return Answer(request.text + written, notes)
+        notes = [] if written else ["the model wrote nothing; try another seed"]
+        notes += broken_bytes(written, "the draft")
+        return Answer(request.text + written, tuple(notes))
 
     return Plan((row,), assemble, warnings, (("length", length),))

@@ -105,6 +105,6 @@ def write_gaps(template: Template) -> str:
     parts = []
     for text, gap in zip(template.outside, template.gaps, strict=False):
         # Backslashes that meet the gap's own brackets would read as an escape.
-        parts.append(re.sub(r"(\\+)(\[?)$", lambda m: m[1] * 2 + m[2], escape(text)))
+        parts.append(re.sub(r"(\\+)(\[?)\Z", lambda m: m[1] * 2 + m[2], escape(text)))
         parts.append(gap.mark)
     return "".join(parts) + escape(template.outside[-1])

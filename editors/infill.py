@@ -12,6 +12,7 @@ from editors.plan import (
     Plan,
     Regions,
     answer_after,
+    broken_bytes,
     check_text,
     decode_after,
     room,
@@ -24,7 +25,7 @@ from elf_engine.layout import Free, Piece, Row, build_row, cut_at_eos
 from elf_engine.tokens import Tokenizer
 
 # Tokens offered to a gap whose length the model chooses.
-_AUTO = 16
+_AUTO = 10
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def plan_infill(engine: Engine, request: EditRequest) -> Plan:
                 after = template.outside[index + 1]
                 answers.append(fit_in(template.outside[index], text, after))
                 notes += _notes(index + 1, template.gaps[index], len(ids))
+                notes += broken_bytes(text, f"gap {index + 1}")
         return Answer(template.splice(answers), tuple(notes))
 
     return Plan(tuple(g.row for g in groups), assemble, _warnings(template, groups))

@@ -115,6 +115,11 @@ def decode_after(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]
     return whole[len(head) :] if whole.startswith(head) else tokenizer.decode(list(ids))
 
 
+def broken_bytes(text: str, what: str) -> list[str]:
+    """A warning when the model wrote bytes that are no UTF-8."""
+    return [f"{what} holds bytes that are no text, shown as \ufffd"] if "\ufffd" in text else []
+
+
 # The space in front of a gap. Pieces carry their leading space ("A big house" is "A", " big",
 # " house"), so in training the space before a removed span went with the span. Tokenising "A " of
 # "A [[2]] house" would end the left side in a lone space, which the model never saw. One space

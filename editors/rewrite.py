@@ -16,6 +16,7 @@ from editors.plan import (
     Engine,
     Plan,
     Regions,
+    broken_bytes,
     check_text,
     decode_after,
     room,
@@ -67,6 +68,7 @@ def plan_rewrite(engine: Engine, request: EditRequest) -> Plan:
             done = span.stop
             if not answer.strip():
                 notes.append(f"characters {span.start} to {span.stop} came back empty")
+            notes += broken_bytes(answer, f"characters {span.start} to {span.stop}")
         return Answer("".join(out) + text[done:], tuple(notes))
 
     rows = tuple(span.row for span in spans)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from editors.plan import Answer, Engine, Plan, Regions, check_text, room
+from editors.plan import Answer, Engine, Plan, Regions, broken_bytes, check_text, room
 from editors.request import EditRequest
 from editors.sentences import Segment, segments, unwrap
 from editors.window import split_to_fit, tokens_up_to
@@ -87,15 +87,15 @@ def _trimmed(unit: Segment) -> list[Segment]:
 
 
 def _row(engine: Engine, task: str, source: str) -> Row:
-    """The answer may take the rest of the padded row: longer costs nothing there."""
-    layout, most = engine.config.layout, engine.max_tokens
-    eos = engine.tokenizer.eos_id
+    """Room for the answer follows the length of the source, as in training; models that attend to
+    padding were trained with all the rest of the row."""
+    layout, eos = engine.config.layout, engine.tokenizer.eos_id
     ids = engine.tokenizer.encode(source)
     around = len(build_row(layout, eos, task, pair_pieces(layout, ids, Free(1)))) - 1
-    wanted = max(8, len(ids) // 4) if task in _WHOLE else len(ids) + len(ids) // 2 + 8
-    lengths = (most,) if layout.padding == "attended" else layout.lengths
-    size = min((n for n in lengths if n >= around + wanted), default=most)
-    return build_row(layout, eos, task, pair_pieces(layout, ids, Free(size - around)))
+    most = engine.max_tokens - around
+    wanted = len(ids) // 3 + 12 if task in _WHOLE else len(ids) + len(ids) // 2 + 8
+    size = most if layout.padding == "attended" else min(wanted, most)
+    return build_row(layout, eos, task, pair_pieces(layout, ids, Free(size)))
 
 
 class _Assembler:
@@ -122,6 +122,7 @@ class _Assembler:
                 notes.append(f"the answer to '{about}' came back empty")
             elif len(ids) == len(region):
                 notes.append(f"the answer to '{about}' fills its {len(ids)} tokens; it may go on")
+            notes += broken_bytes(answer, f"the answer to '{about}'")
         return Answer("".join(out), tuple(notes))
 
 

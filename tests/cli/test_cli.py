@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -257,3 +259,23 @@ def test_completion_offers_commands_and_options(elf: Elf) -> None:
 def test_version_names_what_it_runs_on(elf: Elf) -> None:
     words = elf("version").stdout.split()
     assert {"elf-studio", "torch", "jax", "python"} <= set(words)
+
+
+def test_serve_passes_what_it_was_given(elf: Elf, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, Any]] = []
+    page = ModuleType("app.ui")
+    page.serve = lambda **given: calls.append(given)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "app.ui", page)
+    options = ["--host", "::1", "--port", "99", "--model", "mine", "--backend", "jax"]
+    assert elf("serve", *options, "--no-browser").exit_code == 0
+    expected = {"host": "::1", "port": 99, "model": "mine", "backend": "jax"}
+    assert calls == [{**expected, "open_browser": False}]
+
+
+def test_without_any_stdin_a_draft_starts_from_nothing(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert cli_edit.read_text(None, None, needed=False) == ""
+    with pytest.raises(ElfError, match="no text"):
+        cli_edit.read_text(None, None, needed=True)

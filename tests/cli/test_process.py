@@ -103,3 +103,19 @@ def test_a_closed_pipe_is_quiet(env: dict[str, str]) -> None:
     os.close(write)
     assert done.stderr == b""
     assert done.returncode == 1
+
+
+def test_the_bar_is_drawn_on_a_terminal_only(env: dict[str, str]) -> None:
+    code = (
+        "from app import cli, cli_edit\nfrom tests.fakes import FakeEngine\n"
+        "cli_edit.load_engine = lambda *_: FakeEngine()\ncli.main()"
+    )
+    command = [sys.executable, "-c", code, "draft", "A", "--json", "--no-history"]
+    terminal, stderr = os.openpty()
+    shown = subprocess.run(command, stdout=subprocess.PIPE, stderr=stderr, env=env, timeout=60)
+    os.close(stderr)
+    assert b"100%" in os.read(terminal, 65536)
+    os.close(terminal)
+    quiet = subprocess.run(command, capture_output=True, env=env, timeout=60)
+    assert quiet.stderr == b""
+    assert json.loads(shown.stdout)["text"] == json.loads(quiet.stdout)["text"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,7 +117,7 @@ CASES = [
 
 @pytest.mark.parametrize(("editor", "text"), CASES)
 @settings(max_examples=10)
-@given(seed=st.integers(0, 2**63 - 1), count=st.integers(2, 20))
+@given(seed=st.integers(0, 2**63 - 1), count=st.integers(2, 6))
 def test_a_candidate_is_the_same_for_any_count(
     editor: str, text: str, seed: int, count: int
 ) -> None:
@@ -303,3 +305,47 @@ def test_attended_rows_need_no_control_tokens() -> None:
     engine = FakeEngine(tiny_config(layout=layout), answer=ids(" big"))
     (result,) = results(engine, request("infill", "A [[2]] house"))
     assert result.text == "A big house"
+
+
+def test_the_answer_of_a_pair_has_room_by_the_length_of_its_source() -> None:
+    engine = FakeEngine(answer=())
+    results(engine, request("translate", "A house on the hill"))
+    layout = engine.config.layout
+    source = ids("A", " house", " on", " the", " hill")
+    expected = [layout.tasks["translate"], *source, layout.sep_id, *[1] * (5 + 2 + 8)]
+    assert list(engine.calls[0][0].ids) == expected
+
+
+def test_a_pair_of_a_model_that_attends_to_padding_fills_its_row() -> None:
+    layout = LayoutSpec(padding="attended", lengths=(), tasks={"translate": -1})
+    engine = FakeEngine(tiny_config(layout=layout), answer=ids(" big"))
+    results(engine, request("translate", "Haus"))
+    assert len(engine.calls[0][0]) == engine.max_tokens
+
+
+@pytest.mark.parametrize(
+    ("editor", "text"),
+    [("draft", "a"), ("infill", "a [[2]]"), ("rewrite", "a"), ("translate", "a")],
+)
+def test_bytes_that_are_no_text_are_told(editor: str, text: str) -> None:
+    (result,) = results(FakeEngine(answer=[16 + 0xC3]), request(editor, text))
+    assert "\ufffd" in result.text
+    assert any("bytes that are no text" in w for w in result.warnings)
+
+
+def test_a_thousand_gaps() -> None:
+    engine = FakeEngine(answer=ids(" big"))
+    (result,) = results(engine, request("infill", "A [[1]] house.\n" * 1000))
+    assert result.text == "A big house.\n" * 1000
+
+
+def test_rewrite_starts_from_its_own_text_and_takes_fewer_steps() -> None:
+    engine = FakeEngine()
+    asked = request("rewrite", "A big house", spans=((2, 5),), settings=SampleSpec(steps=8))
+    (result,) = results(engine, replace(asked, strength=0.25))
+    row = engine.calls[0][0]
+    start, stop = row.free[0]
+    assert list(row.ids[start : start + 1]) == ids(" big")
+    assert stop - start == 3
+    assert result.settings["effective_steps"] == 2
+    assert result.settings["strength"] == 0.25

@@ -92,7 +92,7 @@ def convert(source: Path, target: Path, options: Options | None = None) -> Path:
     with tempfile.TemporaryDirectory() as scratch:
         tokenizer = Path(scratch) if options.tokenizer else None
         if options.tokenizer:
-            _copy_tokenizer(options.tokenizer, Path(scratch))
+            _copy_tokenizer(options.tokenizer, Path(scratch), spec.vocab)
         return model_dir.save(target, config, network, encoder, tokenizer, card, options.dtype)
 
 
@@ -170,13 +170,28 @@ def _encoder_spec(encoder: Weights, network: NetworkSpec, options: Options) -> E
     return spec
 
 
-def _copy_tokenizer(source: Path, target: Path) -> None:
-    """Only the tokenizer's files: `source` may be a whole model."""
+def _copy_tokenizer(source: Path, target: Path, vocab: int) -> None:
+    """Only the tokenizer's files: `source` may be a whole model. Raises ElfError when it can make
+    ids the network does not know."""
     files = [source / name for name in TOKENIZER_FILES if (source / name).is_file()]
     if not any(file.name in ("tokenizer.json", "spiece.model") for file in files):
         raise ElfError(f"'{source}' holds no tokenizer.json or spiece.model")
     for file in files:
         shutil.copyfile(file, target / file.name)
+    if (target / "tokenizer.json").exists():
+        size = _tokenizer_size(target / "tokenizer.json", source)
+        if size > vocab:
+            raise ElfError(f"'{source}' has {size} tokens, the checkpoint knows {vocab}")
+
+
+def _tokenizer_size(file: Path, source: Path) -> int:
+    from tokenizers import Tokenizer
+
+    try:
+        return int(Tokenizer.from_file(str(file)).get_vocab_size())
+    # The tokenizers package raises bare Exception.
+    except Exception as error:
+        raise ElfError(f"'{source}' holds a tokenizer.json that is none ({error})") from error
 
 
 def _card(config: ModelConfig, checkpoint: Path, published: Published | None) -> str:

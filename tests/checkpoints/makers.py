@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -99,6 +100,22 @@ def torch_names(weights: Weights, prefix: str = "") -> dict[str, Any]:
 def write_pickle(path: Path, weights: Weights, protocol: int = 4) -> Path:
     path.write_bytes(pickle.dumps(unflatten(weights), protocol))
     return path
+
+
+def write_tokenizer(directory: Path, words: int = 250) -> Path:
+    """A Hugging Face tokenizer of `words` words, "w3" upwards after the special ones."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    known = {"<pad>": 0, "</s>": 1, "<unk>": 2, **{f"w{i}": i for i in range(3, words)}}
+    built = Tokenizer(models.WordLevel(known, "<unk>"))
+    built.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    built.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+    directory.mkdir(parents=True, exist_ok=True)
+    built.save(str(directory / "tokenizer.json"))
+    special = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>"}
+    special |= {"eos_token": "</s>", "unk_token": "<unk>"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(special))
+    return directory
 
 
 def hugging_face_names(weights: Weights) -> Weights:

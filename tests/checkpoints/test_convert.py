@@ -29,9 +29,7 @@ def checkpoint(path: Path, weights: Weights = WEIGHTS) -> Path:
 
 
 def tokenizer(path: Path) -> Path:
-    path.mkdir()
-    (path / "tokenizer.json").write_text("{}")
-    (path / "tokenizer_config.json").write_text("{}")
+    makers.write_tokenizer(path)
     (path / "pytorch_model.bin").write_text("not a tokenizer file")
     return path
 
@@ -190,6 +188,16 @@ def test_bad_options_are_refused(tmp_path: Path, options: Options, message: str)
     with pytest.raises(ElfError, match=message):
         convert(checkpoint(tmp_path / "c"), tmp_path / "m", options)
     assert not (tmp_path / "m").exists()
+
+
+def test_a_tokenizer_the_network_does_not_know_is_refused(tmp_path: Path) -> None:
+    source = checkpoint(tmp_path / "c")
+    large = makers.write_tokenizer(tmp_path / "tok", words=273)
+    with pytest.raises(ElfError, match="has 273 tokens, the checkpoint knows 272"):
+        convert(source, tmp_path / "m", Options(tokenizer=large))
+    (large / "tokenizer.json").write_text("{}")
+    with pytest.raises(ElfError, match=r"holds a tokenizer\.json that is none"):
+        convert(source, tmp_path / "m", Options(tokenizer=large))
 
 
 def test_an_encoder_of_another_width_is_refused(tmp_path: Path) -> None:

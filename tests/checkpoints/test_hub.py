@@ -54,7 +54,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     save_file(makers.hugging_face_names(makers.encoder()), t5 / "model.safetensors")
     (t5 / "config.json").write_text('{"model_type": "t5", "feed_forward_proj": "gated-gelu"}')
-    (t5 / "tokenizer.json").write_text("{}")
+    makers.write_tokenizer(t5)
     (t5 / "tf_model.h5").write_text("not fetched")
     return tmp_path / "hub"
 

@@ -184,6 +184,8 @@ class Store:
             engine = self._engine.execution_options(elf_write=write)
             with engine.begin() as connection:
                 yield connection
+        except ImportError as error:
+            raise ElfError(f"history {self.where} needs the package '{error.name}'") from error
         except (SQLAlchemyError, OSError) as error:
             raise ElfError(self._explain(error)) from error
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.records import Generation
+from app.records import Generation, StoredStep
 from app.store import Store
 from app.tabs.common import HIDDEN, Page, guarded, warn
 from app.tabs.editor import EditorTab
@@ -35,7 +35,9 @@ class HistoryTab:
             self.editor = gr.Dropdown(
                 [ALL, *self.editors], value=ALL, label="Show", scale=2, filterable=False
             )
-            self.refresh = gr.Button("Refresh", size="sm", scale=1, min_width=90)
+            self.refresh = gr.Button("Newest", size="sm", scale=1, min_width=80)
+            self.older = gr.Button("Older", size="sm", scale=1, min_width=80)
+        self.last = gr.State(None)
         self.table = gr.Dataframe(
             [],
             headers=COLUMNS,
@@ -83,6 +85,15 @@ class HistoryTab:
             elem_id="history-output",
             elem_classes="elf-plain",
         )
+        self.step = gr.Slider(
+            1,
+            2,
+            1,
+            step=1,
+            label="Step: the text out of the noise",
+            visible=False,
+            elem_id="history-step",
+        )
         self.restore = gr.Button(
             "Restore settings", variant="primary", interactive=False, elem_id="history-restore"
         )
@@ -98,11 +109,14 @@ class HistoryTab:
         )
 
     def _wire(self) -> None:
+        rows = [self.table, self.last]
         for trigger in (self.tab.select, self.refresh.click, self.editor.input):
-            trigger(self._rows, self.editor, self.table, **HIDDEN)
-        shown = [self.id, self.input, self.output, self.detail, self.restore]
+            trigger(self._rows, self.editor, rows, **HIDDEN)
+        self.older.click(self._rows, [self.editor, self.last], rows, **HIDDEN)
+        shown = [self.id, self.input, self.output, self.detail, self.restore, self.step]
         self.table.select(self._select, None, shown, **HIDDEN)
         gr.on([self.show.click, self.id.submit], self._show, self.id, shown, **HIDDEN)
+        self.step.input(self._at_step, [self.id, self.step], self.output, **HIDDEN)
         targets = [w for tab in self.editors.values() for w in tab.restorable()]
         self.restore.click(
             self._restore,
@@ -111,10 +125,16 @@ class HistoryTab:
             **HIDDEN,
         )
 
-    def _rows(self, editor: str) -> list[list[str]]:
+    def _rows(self, editor: str, before: str | None = None) -> tuple[Any, Any]:
         chosen = None if editor == ALL else editor
-        found: Sequence[Generation] = guarded(lambda: self.store.list(ROWS, editor=chosen), [])
-        return [_row(g) for g in found]
+        found: Sequence[Generation] | None = guarded(
+            lambda: self.store.list(ROWS, before=before, editor=chosen), None
+        )
+        if found is None or (before is not None and not found):
+            if found is not None:
+                gr.Info("There is nothing older.", duration=4)
+            return gr.skip(), gr.skip()
+        return [_row(g) for g in found], found[-1].id if found else None
 
     def _select(self, event: gr.SelectData) -> Any:
         row = event.row_value or []
@@ -123,8 +143,16 @@ class HistoryTab:
     def _show(self, id: str) -> Any:
         found: Generation | None = guarded(lambda: self.store.get(id), None)
         if found is None:
-            return [gr.skip()] * 5
-        return found.id, found.input, found.output, _detail(found), gr.update(interactive=True)
+            return [gr.skip()] * 6
+        steps: Sequence[StoredStep] = guarded(lambda: self.store.steps(found.id), [])
+        last = len(steps)
+        scrub = gr.update(visible=last > 1, maximum=max(last, 2), value=max(last, 1))
+        button = gr.update(interactive=True)
+        return found.id, found.input, found.output, _detail(found), button, scrub
+
+    def _at_step(self, id: str, step: float) -> Any:
+        steps: Sequence[StoredStep] = guarded(lambda: self.store.steps(id), [])
+        return steps[int(step) - 1].text if 1 <= step <= len(steps) else gr.skip()
 
     def _restore(self, id: str) -> dict[Any, Any]:
         found: Generation | None = guarded(lambda: self.store.get(id), None)

@@ -7,7 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -332,6 +332,42 @@ def test_history_by_id(visit: Visit, site: Site) -> None:
     box.fill(id[:13])
     box.press("Enter")
     expect(page.locator("#history-output textarea")).to_have_value(re.compile("^find me"))
+
+
+def test_history_walks_back_through_kept_steps(visit: Visit, site: Site) -> None:
+    page = visit.page
+    write(page, "draft", "walk")
+    page.get_by_role("button", name="More settings").first.click()
+    page.get_by_label("Keep the text of every step").first.check()
+    run(page, "draft")
+    finished(page, "draft")
+    (kept,) = site.store.list(limit=1)
+    steps = site.store.steps(kept.id)
+    assert len(steps) == 6
+    tab(page, "History")
+    page.locator(f'#history-table [role="gridcell"]:has-text("{kept.id}")').first.click()
+    expect(page.locator("#history-output textarea")).to_have_value(kept.output)
+    number = page.locator("#history-step input[type=number]")
+    number.fill("2")
+    number.press("Tab")
+    expect(page.locator("#history-output textarea")).to_have_value(steps[1].text)
+
+
+def test_history_pages_back(visit: Visit, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = visit.page
+    monkeypatch.setattr("app.tabs.history.ROWS", 1)
+    result = EditResult("", 5, 0, "draft", "", "starter", "h", "torch", {}, 1.0)
+    request = EditRequest("draft")
+    for text in ("the older", "the newer"):
+        site.store.add(replace(result, text=text), request)
+    tab(page, "History")
+    table = page.locator("#history-table")
+    expect(table).to_contain_text("the newer")
+    expect(table).not_to_contain_text("the older")
+    page.get_by_role("button", name="Older").click()
+    expect(table).to_contain_text("the older")
+    page.get_by_role("button", name="Newest").click()
+    expect(table).to_contain_text("the newer")
 
 
 def test_a_candidate_becomes_input(visit: Visit, site: Site) -> None:

@@ -228,6 +228,14 @@ def test_no_such_place_then_there_is_one(tmp_path: Path) -> None:
     assert history.list() == []
 
 
+def test_a_database_that_cannot_be_reached_is_a_line() -> None:
+    with pytest.raises(ElfError, match=r"nosuch://x cannot be used"):
+        Store("nosuch://x").count()
+    with pytest.raises(ElfError, match=r"needs the package|cannot be used") as error:
+        Store("postgresql://me:secret@127.0.0.1:1/x").count()
+    assert "secret" not in str(error.value)
+
+
 def test_not_a_database(tmp_path: Path) -> None:
     file = tmp_path / "history.db"
     file.write_text("shopping list " * 100)

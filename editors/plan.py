@@ -123,7 +123,7 @@ def broken_bytes(text: str, what: str) -> list[str]:
 # The space in front of a gap. Pieces carry their leading space ("A big house" is "A", " big",
 # " house"), so in training the space before a removed span went with the span. Tokenising "A " of
 # "A [[2]] house" would end the left side in a lone space, which the model never saw. One space
-# before a gap is therefore left for the model to write, and exactly that one is put back.
+# before a gap is therefore left for the model to write; the original's own is what comes back.
 
 
 def without_space(text: str) -> str:
@@ -132,5 +132,6 @@ def without_space(text: str) -> str:
 
 
 def answer_after(before: str, answer: str) -> str:
-    """The model's answer as it must stand behind `before`, which keeps its own last space."""
-    return answer[1:] if before.endswith(" ") and answer.startswith(" ") else answer
+    """The model's answer as it must stand behind `before`: no space of its own at the start of a
+    text or line, or where `before` keeps the space."""
+    return answer.lstrip(" ") if not before or before[-1].isspace() else answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import groupby
 
 _BREAK = re.compile(r"[.!?…]+[\"'”’»›“)\]]*(?=\s)|[。！？]+[”’」』）]*|\n")
 # A full stop after one of these ends no sentence: initials, ordinals, common abbreviations.
@@ -11,10 +12,10 @@ _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'„“.])(?:\w|\d{1,2}|Dr|Mr|Mrs|Ms|Prof|St|Nr|No|bzw|ca|vgl|etc|vs|Jr|Sr|Abs|Art"
     r"|Str|Hr|Fr|evtl|ggf|inkl|usw)\.$"
 )
-_LIST_ITEM = re.compile(r"[-*•–—>#|]\s?|\(?[0-9a-zA-Z]{1,3}[.)]\s")
-_NEXT_LINE = re.compile(r"[^\S\n]*")
-# A line at least this long that ends without a full stop was wrapped, not ended.
-_WRAPPED = 40
+_LIST_ITEM = re.compile(r"[^\S\n]*(?:[-*•–—>#|]|\(?[0-9a-zA-Z]{1,3}[.)]\s)")
+_FIRST_WORD = re.compile(r"[^\S\n]*(\S*)")
+# Lines of a paragraph narrower than this were not wrapped by a program.
+_NARROW = 30
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,27 @@ def sentence_ends(text: str) -> list[int]:
     """Positions just behind each sentence, before the white space that follows it; ascending,
     the end of the text not included. A line break ends a sentence unless the line is wrapped."""
     ends: list[int] = []
-    line_start = 0
+    widths = _paragraph_widths(text)
+    line = line_start = 0
     for match in _BREAK.finditer(text):
         if match[0] == "\n":
-            if not _is_wrap(text, line_start, match.start()):
+            if not _is_wrap(text, line_start, match.start(), widths[line]):
                 ends.append(match.start())
             line_start = match.end()
+            line += 1
         elif not _goes_on(text, match):
             ends.append(match.end())
     return [end for end in ends if end < len(text)]
+
+
+def _paragraph_widths(text: str) -> list[int]:
+    """For each line, the longest line of its paragraph; blank lines end a paragraph."""
+    lengths = [len(line.strip()) for line in text.split("\n")]
+    widths: list[int] = []
+    for blank, lines in groupby(lengths, key=lambda n: n == 0):
+        paragraph = list(lines)
+        widths += [0 if blank else max(paragraph)] * len(paragraph)
+    return widths
 
 
 def _goes_on(text: str, match: re.Match[str]) -> bool:
@@ -47,15 +60,14 @@ def _goes_on(text: str, match: re.Match[str]) -> bool:
     return following[:1].islower()
 
 
-def _is_wrap(text: str, line_start: int, line_end: int) -> bool:
+def _is_wrap(text: str, line_start: int, line_end: int, width: int) -> bool:
+    """Whether the line broke for want of room: the next word would have made it the longest."""
     line = text[line_start:line_end].strip()
-    spaces = _NEXT_LINE.match(text, line_end + 1)
-    start = spaces.end() if spaces else line_end + 1
-    if not line or start >= len(text) or text[start] in "\r\n":
+    following = _FIRST_WORD.match(text, line_end + 1)
+    word = following[1] if following else ""
+    if not line or not word or line[-1] in ".!?…:" or _LIST_ITEM.match(text, line_end + 1):
         return False
-    if line[-1] in ".!?…:" or _LIST_ITEM.match(text, start):
-        return False
-    return text[start].islower() or len(line) >= _WRAPPED
+    return word[0].islower() or (width >= _NARROW and len(line) + 1 + len(word) > width)
 
 
 def segments(text: str) -> list[Segment]:

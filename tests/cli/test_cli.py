@@ -85,7 +85,7 @@ def test_unset_options_are_the_models_own_and_given_ones_win(elf: Elf) -> None:
     ("args", "text"),
     [
         (["draft", "The house "], "The house big red"),
-        (["draft"], " big red"),
+        (["draft"], "big red"),
         (["infill", "A [[1-4]] house"], "A big red house"),
         (["rewrite", "A house", "--span", "2:7"], "A big red"),
         (["rewrite", "A house", "--strength", "0"], "A house"),
@@ -109,7 +109,7 @@ def test_length_is_in_tokens(elf: Elf) -> None:
 
 def test_file_and_stdin_keep_every_byte(elf: Elf, tmp_path: Path) -> None:
     data = "\ufeffA\t[[2]]\r\ne\u0301 👩‍👩‍👧\r\n".encode()
-    expected = data.replace(b"[[2]]", b" big red")
+    expected = data.replace(b"[[2]]", b"big red")
     file = tmp_path / "text.txt"
     file.write_bytes(data)
     assert elf("infill", "--file", str(file)).stdout_bytes == expected

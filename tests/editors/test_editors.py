@@ -63,8 +63,11 @@ def test_infill_changes_nothing_outside(outside: list[str]) -> None:
 def test_infill_writes_the_answer_and_only_it(left: str, right: str) -> None:
     engine = FakeEngine(answer=ids(" big", " red"))
     (result,) = results(engine, request("infill", f"{escape_end(left)}[[2]]{escape(right)}"))
-    answer = "big red" if left.endswith(" ") else " big red"
-    assert result.text == left + answer + right
+    assert result.text == left + big_red_after(left) + right
+
+
+def big_red_after(left: str) -> str:
+    return "big red" if not left or left[-1].isspace() else " big red"
 
 
 def escape_end(left: str) -> str:
@@ -75,7 +78,7 @@ def escape_end(left: str) -> str:
 def test_draft_keeps_its_prefix(prefix: str) -> None:
     engine = FakeEngine(answer=ids(" big", " red"))
     (result,) = results(engine, request("draft", prefix, length=4))
-    assert result.text == prefix + ("big red" if prefix.endswith(" ") else " big red")
+    assert result.text == prefix + big_red_after(prefix)
 
 
 @given(TEXT)
@@ -230,7 +233,7 @@ def test_a_megabyte_is_edited_in_place() -> None:
     left, right = "The old house.\r\n" * 30_000, " on the hill. A house." * 25_000
     engine = FakeEngine(answer=ids(" big"))
     (result,) = results(engine, request("infill", f"{left}[[2]]{right}"))
-    assert result.text == f"{left} big{right}"
+    assert result.text == f"{left}big{right}"
     assert any("did not see" in w for w in result.warnings)
     assert len(engine.calls[0][0]) <= engine.max_tokens
 

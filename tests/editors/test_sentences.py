@@ -35,6 +35,17 @@ def test_segments_join_to_the_text(text: str) -> None:
             "Diese Zeile ist so lang, dass sie umbrochen\nWurde, und das war alles.",
             ["Diese Zeile ist so lang, dass sie umbrochen\nWurde, und das war alles."],
         ),
+        (
+            "Er hat fünf Zeilen und mehr als einen\nSatz, und niemand weiß, warum er so\n"
+            "aussieht wie er aussieht. Haus\n\nEnde",
+            [
+                "Er hat fünf Zeilen und mehr als einen\nSatz, und niemand weiß, warum er so\n"
+                "aussieht wie er aussieht.",
+                "Haus",
+                "Ende",
+            ],
+        ),
+        ("Sah ein Knab\nRöslein auf der Heiden", ["Sah ein Knab", "Röslein auf der Heiden"]),
         ("3.14 ist kein Satzende", ["3.14 ist kein Satzende"]),
     ],
 )

@@ -95,17 +95,16 @@ class BatchSource:
         weight = repeat[table.group]
         # Task token, separator and at least one EOS beside the text.
         need = table.tokens.sum(axis=1) + 3 if task in PAIR_TASKS else self._text_tokens() + 3
-        wanted, low = [], 0
+        wanted, low = np.zeros(len(self.layout.lengths)), 0
         for i, length in enumerate(self.layout.lengths):
             inside = np.flatnonzero((need > low) & (need <= length) & (weight > 0))
             self._pools[task, i] = (inside, np.cumsum(weight[inside]))
-            wanted.append(weight[inside].sum() * self.config.length_weights[i])
+            wanted[i] = weight[inside].sum() * self.config.length_weights[i]
             low = length
         self.unused[task] = int(((need > low) & (weight > 0)).sum())
-        total = sum(wanted)
-        if not total:
+        if not wanted.any():
             raise ElfError(f"mix: no row fits task '{task}'; check the names of its groups")
-        return np.asarray(wanted) / total
+        return wanted / wanted.sum()
 
     def _text_tokens(self) -> npt.NDArray[np.int32]:
         tokens = self.table.tokens

@@ -66,7 +66,7 @@ def masked_loss(
 ) -> tuple[Array, Array]:  # fmt: skip
     """Cross-entropy at the scored positions with the output tied to the token table; also the
     loss of masked positions alone."""
-    h = module.apply({"params": params}, ids, visible)
+    h: Any = module.apply({"params": params}, ids, visible)
     h = jnp.take_along_axis(h, where[:, :, None], 1)
     logits = h @ params["shared"]["embedding"].T * module.spec.d_model**-0.5
     loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels)

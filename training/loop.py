@@ -94,8 +94,8 @@ class Log:
             self._count(f"{branch}/{task}", rows[i], targets[i])
 
     def _count(self, name: str, total: float, weight: float) -> None:
-        self._sums[name][0] += total
-        self._sums[name][1] += weight
+        self._sums[name][0] += float(total)
+        self._sums[name][1] += float(weight)
 
     def write(self, step: int) -> None:
         """One line for the steps since the last."""

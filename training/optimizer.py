@@ -50,5 +50,5 @@ def make_optimizer(config: OptimizerConfig, steps: int) -> optax.GradientTransfo
 
 def ema(average: Any, params: Any, decay: float, step: Any) -> Any:
     """Moving average; the decay grows with the step so that the start is forgotten."""
-    decay = jax.numpy.minimum(decay, (1.0 + step) / (10.0 + step))
-    return jax.tree.map(lambda a, p: a + (1.0 - decay) * (p - a), average, params)
+    kept = jax.numpy.minimum(decay, (1.0 + step) / (10.0 + step))
+    return jax.tree.map(lambda a, p: a + (1.0 - kept) * (p - a), average, params)

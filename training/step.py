@@ -57,7 +57,7 @@ def latents(
     columns_known, columns_valid = (known & valid)[:, None, :], valid[:, None, :]
     others = columns_valid & ~(columns_known & drop[:, None, None])
     visible = jnp.where(known[:, :, None], columns_known, others)
-    h = T5Encoder(spec).apply({"params": encoder}, ids, visible)
+    h: Any = T5Encoder(spec).apply({"params": encoder}, ids, visible)
     return (h - spec.latent_mean) / spec.latent_std
 
 

@@ -1,0 +1,1 @@
+"""How far from the machine's limit: `python -m benchmarks` prints ratios measured in one run."""

@@ -140,14 +140,23 @@ def losses(
     logits = net.apply(variables, h[:m], method="predict_logits")
     nll = optax.softmax_cross_entropy_with_integer_labels(logits, inputs.ids[:m])
 
-    denoise_rows, decode_rows = (error * target[m:]).sum(1), (nll * target[:m]).sum(1)
-    denoise = denoise_rows.sum() / target[m:].sum()
-    decode_loss = decode_rows.sum() / target[:m].sum()
+    return _means((nll, error, plain_error), target, split)
+
+
+def _means(
+    errors: tuple[Array, Array, Array], target: Array, split: Split
+) -> tuple[Array, dict[str, Array]]:
+    """Total loss and metrics from per-position errors: cross-entropy of the decode rows, guided
+    and plain velocity error of the denoise rows."""
+    nll, error, plain_error = errors
+    m = split.decode
+    decode_rows = (nll * target[:m]).sum(1)
+    denoise = (error * target[m:]).sum() / target[m:].sum()
+    decode = decode_rows.sum() / target[:m].sum()
     share = m / split.rows
-    total = (1.0 - share) * denoise + share * decode_loss
-    return total, {
+    return (1.0 - share) * denoise + share * decode, {
         "denoise": denoise,
-        "decode": decode_loss,
+        "decode": decode,
         "per_row": jnp.concatenate([decode_rows, (plain_error * target[m:]).sum(1)]),
         "targets": target.sum(1),
     }

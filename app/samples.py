@@ -1,4 +1,4 @@
-"""Unpicked samples of a model as Markdown: `python -m training.samples assets/starter`.
+"""Unpicked samples of a model as Markdown: `python -m app.samples assets/starter`.
 
 Request i of a task runs with seed i and the model's own settings, through the same editors as the
 command line. The requests below were written for this page (the verses are King James); none is

@@ -191,6 +191,13 @@ class Service:
         """Names of the models a person may choose."""
         return list(self._runtime.models())
 
+    def check(self, model: str, backend: str) -> None:
+        """Raise ElfError unless both names are known here."""
+        if backend not in BACKENDS:
+            raise ElfError(f"backend '{backend}' is unknown; choose one of {', '.join(BACKENDS)}")
+        if model not in (names := self.models()):
+            raise ElfError(f"model '{model}' is not installed; there is: {', '.join(names)}")
+
     def tasks(self, model: str) -> tuple[str, ...]:
         """What the model was trained for, from its configuration alone."""
         return tuple(self._config(model).layout.tasks)
@@ -228,7 +235,7 @@ class Service:
         Owners take turns. Raises ElfError for an unknown model or backend, and when the owner
         already has too many runs waiting; what is wrong with the request comes as `Failed`.
         """
-        self._check(model, backend)
+        self.check(model, backend)
         job = Job(request, model, backend, owner, parent_id, keep_steps, on_event, self._drop)
         with self._changed:
             if self._closed:
@@ -242,7 +249,7 @@ class Service:
 
     def warm(self, model: str, backend: str) -> None:
         """Load an engine ahead of its first run, when the device is idle."""
-        self._check(model, backend)
+        self.check(model, backend)
         with self._changed:
             self._warm.append((model, backend))
             self._changed.notify_all()
@@ -258,14 +265,8 @@ class Service:
         self._worker.join(timeout)
 
     def _config(self, model: str) -> ModelConfig:
-        self._check(model, BACKENDS[0])
+        self.check(model, BACKENDS[0])
         return self._runtime.config(model)
-
-    def _check(self, model: str, backend: str) -> None:
-        if backend not in BACKENDS:
-            raise ElfError(f"backend '{backend}' is unknown; choose one of {', '.join(BACKENDS)}")
-        if model not in (names := self.models()):
-            raise ElfError(f"model '{model}' is not installed; there is: {', '.join(names)}")
 
     def _drop(self, job: Job) -> None:
         """Take a cancelled job out of the line, if it still waits there."""

@@ -7,6 +7,7 @@ import os
 import socket
 import webbrowser
 from pathlib import Path
+from typing import Any
 
 # Read by Gradio when it is imported: it must not report home, nor look for a newer self.
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
@@ -24,6 +25,7 @@ from elf_engine.errors import ElfError
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+OWN_NAMES = (LOOPBACK, "localhost")
 # A label that wraps a copy button and a text box names the button; screen readers need the box.
 NAME_BOXES = """
 () => {
@@ -117,10 +119,22 @@ def launch(blocks: gr.Blocks, host: str, port: int | None, *, block: bool) -> st
         run_history=False,
         enable_monitoring=False,
         show_error=False,
+        app_kwargs=_only_for(host),
         quiet=True,
         footer_links=[],
     )
     return str(url)
+
+
+def _only_for(host: str) -> dict[str, Any]:
+    """On the loopback, answer only to its own names: a web page whose name was made to point
+    here must not read what the person writes."""
+    if host not in OWN_NAMES:
+        return {}
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    return {"middleware": [Middleware(TrustedHostMiddleware, allowed_hosts=[*OWN_NAMES])]}
 
 
 def serve(
@@ -137,14 +151,16 @@ def serve(
     try:
         model = model or next(iter(service.models()), "")
         if model:
+            service.check(model, backend)
             service.settings_for("draft", model)  # a model that cannot be read stops us here
-            service.warm(model, backend)
         else:
             print("No model is installed; `elf models list` shows what there is.", flush=True)
         blocks = build(service, store, model, backend)
         url = launch(blocks, host, port, block=False)
         print(f"ELF Studio is at {url}", flush=True)
-        if host != LOOPBACK:
+        if model:
+            service.warm(model, backend)
+        if host not in OWN_NAMES:
             print("Anyone who reaches this address can use it: there is no password.", flush=True)
         if open_browser:
             webbrowser.open(url)

@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -436,6 +438,15 @@ def test_a_history_that_cannot_be_written_still_gives_the_text(
     finished(page, "draft")
     expect(out(page, "draft", 0)).to_have_value("precious and so it went, candidate 0.")
     expect(page.get_by_test_id("toast-body").first).to_contain_text("not in the history")
+
+
+def test_answers_only_to_its_own_name(site: Site) -> None:
+    for path in ("", "config", "gradio_api/info"):
+        request = urllib.request.Request(site.url + path, headers={"Host": "elsewhere.example"})
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            urllib.request.urlopen(request, timeout=20)
+    with urllib.request.urlopen(site.url.replace("127.0.0.1", "localhost"), timeout=20) as answer:
+        assert answer.status == 200
 
 
 def test_every_control_has_a_name(visit: Visit) -> None:

@@ -32,7 +32,7 @@ def load_run(directory: Path) -> tuple[TrainConfig, State]:
     """A run's config and last checkpoint."""
     config = saved_config(directory)
     state, _ = checkpoint.load(
-        checkpoint.latest(config.directory / "checkpoints"), initial_state(config)
+        checkpoint.latest(directory / "checkpoints"), initial_state(config)
     )
     return config, state
 

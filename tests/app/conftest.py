@@ -1,0 +1,63 @@
+"""One browser and one site with a fake engine for all tests of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+
+from app import ui
+from app.service import Service
+from app.store import Store
+from tests.app.browser import ARGS, CHROMIUM, Site, Visit
+from tests.app.fake import FakeWorld
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="package")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    world = FakeWorld(pace=0.05)
+    store = Store(tmp_path_factory.mktemp("home") / "history.db")
+    service = Service(world.runtime(), store)
+    blocks = ui.build(service, store)
+    url = ui.launch(blocks, ui.LOOPBACK, ui.free_port(ui.LOOPBACK, 0), block=False)
+    yield Site(url, world, store, service)
+    blocks.close(verbose=False)
+    service.close()
+    store.close()
+
+
+@pytest.fixture(scope="package")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """One for most tests: a warm cache opens the page quicker."""
+    made = browser.new_context(viewport={"width": 1360, "height": 900})
+    made.set_default_timeout(15_000)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def visit(context: BrowserContext, site: Site) -> Iterator[Visit]:
+    made = Visit(context.new_page())
+
+    def ask(url: str) -> None:
+        if not url.startswith((site.url, "data:", "blob:")):
+            made.outside.append(url)
+
+    made.page.on("request", lambda request: ask(request.url))
+    made.page.on("pageerror", lambda error: made.errors.append(str(error)))
+    made.page.goto(site.url)
+    made.page.locator("#draft-text textarea").wait_for()
+    yield made
+    assert made.page.evaluate("window.hacked") is None
+    made.page.close()
+    assert made.outside == [], "the page asks nobody but this machine"
+    assert made.errors == []

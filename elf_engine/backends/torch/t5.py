@@ -34,6 +34,12 @@ def position_buckets(offset: Int[Tensor, " ..."]) -> Int[Tensor, " ..."]:
     return torch.where(distance < exact, distance, far) + half * (offset > 0)
 
 
+def empty_embedding(rows: int, width: int) -> nn.Embedding:
+    """A table without initial values: drawing them on the meta device imports torch._dynamo,
+    which takes longer than loading the whole bundled model."""
+    return nn.Embedding(rows, width, _weight=torch.empty(rows, width))
+
+
 class SelfAttention(nn.Module):
     """T5 attention: no biases, scores unscaled, `bias` added to them."""
 
@@ -46,7 +52,7 @@ class SelfAttention(nn.Module):
         self.v = nn.Linear(spec.d_model, inner, bias=False)
         self.o = nn.Linear(inner, spec.d_model, bias=False)
         if relative:
-            self.relative_attention_bias = nn.Embedding(BUCKETS, spec.heads)
+            self.relative_attention_bias = empty_embedding(BUCKETS, spec.heads)
 
     def forward(
         self, x: Float[Tensor, "B S d_model"], bias: Float[Tensor, "#B heads S S"]
@@ -148,7 +154,7 @@ class T5Encoder(nn.Module):
 
     def __init__(self, spec: EncoderSpec) -> None:
         super().__init__()
-        self.shared = nn.Embedding(spec.vocab, spec.d_model)
+        self.shared = empty_embedding(spec.vocab, spec.d_model)
         self.encoder = EncoderStack(spec)
 
     def forward(

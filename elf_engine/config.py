@@ -155,6 +155,9 @@ class SampleSpec:
     grid                "uniform", "logit-normal" (seeded draws, as published) or
                         "quantile" (the same distribution's fixed quantiles)
     seed                0 to 2**63 - 1
+    resample            times each inner step goes back and is run again, 0 to 20 (RePaint's jumps,
+                        arXiv 2201.09865): what is written agrees better with known text, for models
+                        trained without conditions
     """
 
     steps: int = 32
@@ -164,9 +167,11 @@ class SampleSpec:
     condition_guidance: float = 1.0
     grid: Literal["uniform", "logit-normal", "quantile"] = "uniform"
     seed: int = 0
+    resample: int = 0
 
     def __post_init__(self) -> None:
         _in_range("steps", self.steps, 1, 1000)
+        _in_range("resample", self.resample, 0, 20)
         _in_range("gamma", self.gamma, 0.0, 1000.0)
         _in_range("guidance", self.guidance, 0.0, 100.0)
         _in_range("condition-guidance", self.condition_guidance, 0.0, 100.0)

@@ -31,6 +31,14 @@ def renoise(z: Array, noise: Array, alpha: Array | float) -> Array:
     return alpha * z + (1 - alpha) * noise
 
 
+def jump_back(z: Array, noise: Array, t: Array, t_back: Array) -> Array:
+    """z_t taken back to t_back < t with just the fresh noise that keeps the marginal: the noise of
+    (t_back / t) z_t and the fresh one add in quadrature to that of t_back."""
+    alpha = t_back / t
+    fresh = (1 - t_back) ** 2 - (alpha * (1 - t)) ** 2
+    return alpha * z + fresh**0.5 * noise
+
+
 def mix(without: Array, with_: Array, scale: Array | float) -> Array:
     """Classifier-free guidance: without + scale (with - without)."""
     return without + scale * (with_ - without)

@@ -45,6 +45,11 @@ class Step:
         latent = self.state.z if self.index == self.steps else self.state.x
         return self._engine.decode(latent, self._w, self._constraint)[: self.rows]
 
+    def confidence(self) -> FloatArray:
+        """Natural log-probability (B,S), at most 0, of each token `ids` gives."""
+        latent = self.state.z if self.index == self.steps else self.state.x
+        return self._engine.confidence(latent, self._w, self._constraint)[: self.rows]
+
     def norms(self) -> FloatArray:
         """Root mean square (B,) of the clean estimate over valid positions; NaN or infinity
         tells that the run of that row has broken down."""
@@ -58,15 +63,24 @@ class Step:
 
 
 class Engine:
-    """One model on one backend. Holds weights and compiled programs, nothing about a run."""
+    """One model on one backend. Holds weights and compiled programs, nothing about a run.
+
+    `path` is the model directory, None for a model that was never stored.
+    """
 
     def __init__(
-        self, config: ModelConfig, backend: Backend, tokenizer: Tokenizer, model_hash: str
+        self,
+        config: ModelConfig,
+        backend: Backend,
+        tokenizer: Tokenizer,
+        model_hash: str,
+        path: Path | None = None,
     ):
         self.config = config
         self.backend = backend
         self.tokenizer = tokenizer
         self.model_hash = model_hash
+        self.path = path
         self._steps: dict[Passes, Any] = {}
 
     @classmethod
@@ -78,7 +92,7 @@ class Engine:
         make = backends.load(backend)
         device = make(files.config, files.network, files.encoder, dtype)
         tokenizer = load_tokenizer(files.config.tokenizer, files.path)
-        return cls(files.config, device, tokenizer, files.hash)
+        return cls(files.config, device, tokenizer, files.hash, files.path)
 
     @property
     def max_tokens(self) -> int:
@@ -130,7 +144,7 @@ class Engine:
     ) -> Iterator[Step]:
         """Run the flow on every row of `batch`, yielding after each network step.
 
-        spec     one for all rows, or one per row with equal steps
+        spec     one for all rows, or one per row with equal steps and resample
         samples  noise sample number of each row: (seed, sample) fixes its noise
         """
         specs = [spec] * len(batch.ids) if isinstance(spec, SampleSpec) else list(spec)
@@ -153,13 +167,12 @@ class Engine:
             return np.stack([noise.normal(s.seed, n, step, length, width) for s, n in pairs])
 
         step = self._step(self._passes(specs))
-        scale = self.config.flow.noise_scale
-        for state in samplers.run(self.backend, step, constraint, knobs, draw, scale):
+        scale, resample = self.config.flow.noise_scale, specs[0].resample
+        order = samplers.order(len(knobs.times) - 1, resample)
+        for state in samplers.run(self.backend, step, constraint, knobs, draw, scale, resample):
             if state.index:
-                t = float(knobs.times[state.index, 0])
-                yield Step(
-                    state.index, len(knobs.times) - 1, t, state, rows, self, knobs.w, constraint
-                )
+                t = float(knobs.times[order[state.index - 1] + 1, 0])
+                yield Step(state.index, len(order), t, state, rows, self, knobs.w, constraint)
 
     def decode(self, z: Any, w: FloatArray, constraint: Constraint) -> IntArray:
         """Most likely token ids (B,S) of latents z (B,S,D) at t = 1."""
@@ -170,6 +183,22 @@ class Engine:
     def _decoder(self) -> Any:
         xp = self.backend.xp
         return self.backend.compile(lambda net, z, w, valid: xp.argmax(net.logits(z, w, valid), -1))
+
+    def confidence(self, z: Any, w: FloatArray, constraint: Constraint) -> FloatArray:
+        """Natural log-probability (B,S) of the most likely tokens of latents z (B,S,D)."""
+        found = self._confidence(z, self.backend.asarray(w), constraint.valid)
+        return np.asarray(self.backend.to_numpy(found), np.float32)
+
+    @cached_property
+    def _confidence(self) -> Any:
+        xp = self.backend.xp
+
+        def best(net: Any, z: Any, w: Any, valid: Any) -> Any:
+            logits = net.logits(z, w, valid)
+            top = xp.amax(logits, -1)
+            return -xp.log(xp.sum(xp.exp(logits - top[..., None]), -1))
+
+        return self.backend.compile(best)
 
     def _passes(self, specs: Sequence[SampleSpec]) -> Passes:
         network = self.config.network
@@ -202,9 +231,9 @@ def _repeat_last(
 
 def _knobs(specs: Sequence[SampleSpec], config: ModelConfig, t_start: float) -> samplers.Knobs:
     grids = [times.start_at(times.grid(s, config.flow), t_start) for s in specs]
-    if len({len(g) for g in grids}) != 1:
+    if len({(len(g), s.resample) for g, s in zip(grids, specs, strict=True)}) != 1:
         counts = sorted({len(g) - 1 for g in grids})
-        raise ElfError(f"rows of one batch need equal steps, found {counts}")
+        raise ElfError(f"rows of one batch need equal steps and resample, found steps {counts}")
     gamma = [s.gamma if s.sampler == "sde" else 0.0 for s in specs]
     return samplers.Knobs(
         times=np.asarray(grids, np.float32).T,

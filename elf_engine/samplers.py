@@ -16,7 +16,7 @@ import numpy as np
 from elf_engine.backends.protocol import Backend, Network
 from elf_engine.config import FlowSpec
 from elf_engine.constraint import Constraint
-from elf_engine.flow import euler, renoise, velocity_from_x
+from elf_engine.flow import euler, jump_back, renoise, velocity_from_x
 from elf_engine.guidance import Guidance, Passes, guided_estimate
 from elf_engine.types import Array, FloatArray
 
@@ -87,6 +87,13 @@ def _column(a: Array) -> Array:
     return a[:, None, None]
 
 
+def order(steps: int, resample: int) -> list[int]:
+    """The step of the grid that each network step makes. With `resample` jumps every step between
+    the first and the last is made again that many times, each after a jump back to its start."""
+    inner = [i for i in range(1, steps - 1) for _ in range(1 + resample)]
+    return [0, *inner, *([steps - 1] if steps > 1 else [])]
+
+
 def run(
     backend: Backend,
     step: Step,
@@ -94,11 +101,13 @@ def run(
     knobs: Knobs,
     noise: NoiseAt,
     noise_scale: float,
+    resample: int = 0,
 ) -> Iterator[State]:
-    """Yield the start state and then one State per network step.
+    """Yield the start state and then one State per network step, see `order`.
 
     `step` is `backend.compile(make_step(...))`. The last step is always plain ODE, as published.
-    Closing the iterator stops between two steps.
+    A step after a jump back has its noise in the jump and is plain ODE too. Closing the iterator
+    stops between two steps.
     """
     xp, put = backend.xp, backend.asarray
     start = put(noise(0) * np.float32(noise_scale))
@@ -107,10 +116,16 @@ def run(
     w, c, zero = put(knobs.w), put(knobs.c), np.zeros_like(knobs.gamma)
     held = (constraint.known, constraint.clean, constraint.valid)
     last = len(knobs.times) - 2
-    for i in range(last + 1):
-        gamma = knobs.gamma if i < last else zero
-        eps = put(noise(i + 1) * np.float32(noise_scale)) if gamma.any() else xp.zeros_like(start)
+    before = -1
+    for index, i in enumerate(order(last + 1, resample), 1):
+        again = i == before
+        gamma = zero if again or i == last else knobs.gamma
+        fresh = again or gamma.any()
+        eps = put(noise(index) * np.float32(noise_scale)) if fresh else xp.zeros_like(start)
         times = (put(knobs.times[i]), put(knobs.times[i + 1]))
-        z, x = step((state.z, state.x), (start, eps), times, (put(gamma), w, c), held)
-        state = State(i + 1, z, x)
+        z = jump_back(state.z, eps, _column(times[1]), _column(times[0])) if again else state.z
+        # The step itself puts the known positions back.
+        z, x = step((z, state.x), (start, eps), times, (put(gamma), w, c), held)
+        state = State(index, z, x)
+        before = i
         yield state

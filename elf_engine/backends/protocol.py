@@ -1,7 +1,8 @@
 """What the engine asks of an array library: one network, and a few array functions.
 
 The equations (`flow`, `guidance`, `samplers`) are written once over opaque arrays, with +, -, *
-and `xp.where`, `xp.concat`, `xp.clip`, `xp.zeros_like`, which `jax.numpy` and `torch` share.
+and `xp.where`, `xp.concat`, `xp.clip`, `xp.zeros_like`, `xp.exp`, `xp.log`, `xp.sum`, `xp.amax`,
+which `jax.numpy` and `torch` share.
 """
 
 from __future__ import annotations

@@ -20,11 +20,12 @@ SCALE, MEAN, STD = 2.0, 0.5, 0.7
 ROWS, LENGTH, WIDTH = 2, 5, 3
 
 
-def run(spec_times, gamma=0.0, hold="clean", known=None, seed=0, t_eps=0.05):
+def run(spec_times, gamma=0.0, hold="clean", known=None, seed=0, t_eps=0.05, resample=0):
     """All states of a run with unit noise drawn from `seed`."""
     backend = NumpyBackend(GaussianNetwork(MEAN, STD, SCALE))
     rng = np.random.default_rng(seed)
-    draws = rng.standard_normal((len(spec_times) + 1, ROWS, LENGTH, WIDTH))
+    count = (len(spec_times) + 1) * (1 + resample)
+    draws = rng.standard_normal((count, ROWS, LENGTH, WIDTH))
     known = np.zeros((ROWS, LENGTH, 1), bool) if known is None else known
     clean = np.where(known, 3.0 + rng.standard_normal((ROWS, LENGTH, WIDTH)), 0.0)
     constraint = Constraint(known, clean, hold=hold)
@@ -33,7 +34,7 @@ def run(spec_times, gamma=0.0, hold="clean", known=None, seed=0, t_eps=0.05):
     knobs = samplers.Knobs(grids, np.float32(gamma) * ones, ones, ones)
     step = samplers.make_step(np, FlowSpec(noise_scale=SCALE, t_eps=t_eps), Passes(), hold)
     states = samplers.run(
-        backend, backend.compile(step), constraint, knobs, lambda i: draws[i], SCALE
+        backend, backend.compile(step), constraint, knobs, lambda i: draws[i], SCALE, resample
     )
     return list(states), SCALE * draws[0], clean
 
@@ -188,3 +189,28 @@ def test_a_grid_started_late_begins_there_and_runs_the_rest(steps, t_start):
 def test_a_start_at_the_end_is_refused():
     with pytest.raises(ElfError, match="start time 1"):
         times.start_at(times.uniform(4), 1.0)
+
+
+@given(st.floats(0.01, 0.98), st.floats(0.02, 0.99), st.integers(0, 99))
+def test_a_jump_back_keeps_the_marginal(t_back, t, seed):
+    t_back, t = sorted((t_back, t + 1e-3))
+    rng = np.random.default_rng(seed)
+    noise, fresh = SCALE * rng.standard_normal((2, 20_000))
+    z = flow.jump_back(flow.interpolate(2.0, noise, t), fresh, t, t_back)
+    expected = flow.interpolate(2.0, noise, t_back)
+    np.testing.assert_allclose(z.mean(), 2.0 * t_back, atol=0.1)
+    np.testing.assert_allclose(z.std(), expected.std(), rtol=0.05)
+
+
+def test_resampling_runs_inner_steps_again():
+    assert samplers.order(4, 2) == [0, 1, 1, 1, 2, 2, 2, 3]
+    assert samplers.order(1, 5) == [0]
+    assert samplers.order(2, 5) == [0, 1]
+    known = np.zeros((ROWS, LENGTH, 1), bool)
+    known[:, :2] = True
+    for hold in ("clean", "renoise"):
+        plain, _, _ = run(times.uniform(8), hold=hold, known=known)
+        states, _, clean = run(times.uniform(8), hold=hold, known=known, resample=2)
+        assert [s.index for s in states] == list(range(1 + len(samplers.order(8, 2))))
+        np.testing.assert_allclose(states[-1].z[:, :2], clean[:, :2], atol=1e-6)
+        assert np.abs(states[-1].z - plain[-1].z)[:, 2:].max() > 0.1, "jumps add noise"

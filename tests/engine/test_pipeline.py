@@ -98,6 +98,26 @@ def test_every_step_is_yielded_and_can_be_read(engine):
     assert (steps[0].norms() > 0).all()
 
 
+def test_confidence_is_the_log_probability_of_the_decoded_ids(engine):
+    step = final(engine, [row(engine)] * 3)
+    found = step.confidence()
+    assert found.shape == step.ids().shape
+    logits = engine.backend.compile(lambda net, *arrays: net.logits(*arrays))
+    w = engine.backend.asarray(np.full(len(step._w), SPEC.guidance, np.float32))
+    values = engine.backend.to_numpy(logits(step.state.z, w, step._constraint.valid))
+    values = np.exp(values - values.max(-1, keepdims=True))
+    likely = np.log(values.max(-1) / values.sum(-1))
+    np.testing.assert_allclose(found, likely[: step.rows], atol=1e-4)
+
+
+def test_resampling_jumps_count_as_steps(engine):
+    spec = replace(SPEC, resample=2)
+    steps = list(engine.sample(engine.batch([row(engine)]), spec, [0]))
+    assert [s.t for s in steps] == [0.25, 0.5, 0.5, 0.5, 0.75, 0.75, 0.75, 1.0]
+    assert {s.steps for s in steps} == {8}
+    assert np.isfinite(steps[-1].norms()).all()
+
+
 def test_closing_the_run_stops_it(engine):
     run = engine.sample(engine.batch([row(engine)]), SPEC, [0])
     next(run)

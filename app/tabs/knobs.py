@@ -15,7 +15,7 @@ from elf_engine.errors import ElfError
 MOST_CANDIDATES = 8
 LONGEST_DRAFT = 512
 SAMPLERS = [("SDE (with fresh noise)", "sde"), ("ODE (deterministic path)", "ode")]
-SLIDER_ENDS = {"steps": 256, "gamma": 8, "guidance": 8, "condition_guidance": 8}
+SLIDER_ENDS = {"steps": 256, "gamma": 8, "guidance": 8, "condition_guidance": 8, "resample": 20}
 GRIDS = ["uniform", "logit-normal", "quantile"]
 
 
@@ -32,6 +32,7 @@ class Knobs:
     sampler: gr.Radio
     gamma: gr.Slider
     grid: gr.Radio
+    resample: gr.Slider
     live: gr.Checkbox
     keep_steps: gr.Checkbox
     first: gr.Number
@@ -49,13 +50,14 @@ class Knobs:
             guidance=number("guidance", values[self.guidance]),
             condition_guidance=number("condition guidance", values[self.condition_guidance]),
             grid=values[self.grid],
+            resample=whole("resample", values[self.resample]),
             seed=seed_of(values[self.seed]),
         )
 
     def show(self, settings: Mapping[str, Any]) -> dict[Any, Any]:
         """Updates that put stored settings (fields of SampleSpec) on the widgets; seed apart."""
         updates: dict[Any, Any] = {}
-        for name in ("steps", "gamma", "guidance", "condition_guidance"):
+        for name in SLIDER_ENDS:
             if name in settings:
                 slider, value = getattr(self, name), settings[name]
                 # The command line goes further than the sliders do; they stretch to what was used.
@@ -88,39 +90,46 @@ def build_knobs(editor: str, defaults: SampleSpec) -> Knobs:
             "Above 1 holds closer to your text, at twice the time.",
             visible=not draft,
         )
-    seed = _build_seed(editor)
+    return Knobs(
+        count=count,
+        length=length,
+        guidance=guidance,
+        condition_guidance=condition,
+        seed=_build_seed(editor),
+        **_build_more(draft, defaults),
+    )
+
+
+def _build_more(draft: bool, defaults: SampleSpec) -> dict[str, Any]:
+    """The folded part, by field of Knobs."""
+    more: dict[str, Any] = {}
     with gr.Accordion("More settings", open=False):
-        steps = _slider("steps", defaults, "Steps", "More steps: better text, longer wait.")
-        sampler = gr.Radio(SAMPLERS, value=defaults.sampler, label="Sampler")
-        gamma = _slider(
+        more["steps"] = _slider("steps", defaults, "Steps", "More steps: better text, longer wait.")
+        more["sampler"] = gr.Radio(SAMPLERS, value=defaults.sampler, label="Sampler")
+        more["gamma"] = _slider(
             "gamma", defaults, "Gamma", "Noise the SDE puts back per unit time; the ODE has none."
         )
-        grid = gr.Radio(GRIDS, value=defaults.grid, label="Time grid")
-        first = gr.Number(
+        more["grid"] = gr.Radio(GRIDS, value=defaults.grid, label="Time grid")
+        more["resample"] = _slider(
+            "resample",
+            defaults,
+            "Resample",
+            "Times each step is gone back and run again, to agree better with your text.",
+            visible=not draft,
+        )
+        more["first"] = gr.Number(
             0,
             label="First sample",
             info="Noise number of the first candidate: a higher one gives further candidates.",
             precision=0,
             minimum=0,
         )
-        live = gr.Checkbox(True, label="Show the text forming at every step (a little slower)")
-        keep = gr.Checkbox(False, label="Keep the text of every step in the history")
-        reset = gr.Button("Back to the model's own settings", size="sm")
-    return Knobs(
-        count=count,
-        length=length,
-        guidance=guidance,
-        condition_guidance=condition,
-        seed=seed,
-        steps=steps,
-        sampler=sampler,
-        gamma=gamma,
-        grid=grid,
-        first=first,
-        live=live,
-        keep_steps=keep,
-        reset=reset,
-    )
+        more["live"] = gr.Checkbox(
+            True, label="Show the text forming at every step (a little slower)"
+        )
+        more["keep_steps"] = gr.Checkbox(False, label="Keep the text of every step in the history")
+        more["reset"] = gr.Button("Back to the model's own settings", size="sm")
+    return more
 
 
 def _slider(
@@ -129,7 +138,7 @@ def _slider(
     value = getattr(defaults, name)
     whole_numbers = isinstance(value, int)
     return gr.Slider(
-        1 if whole_numbers else 0,
+        1 if name == "steps" else 0,
         max(SLIDER_ENDS[name], value),
         value,
         step=1 if whole_numbers else 0.05,

@@ -1,0 +1,79 @@
+"""Pieces of the page that need no browser."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import warnings
+from collections.abc import Iterator
+
+import gradio as gr
+import pytest
+
+from app.tabs.common import caption_html, settings_line, status_html
+from app.tabs.knobs import SLIDER_ENDS, Knobs, build_knobs, number, seed_of, whole
+from elf_engine.config import SampleSpec, to_dict
+from elf_engine.errors import ElfError
+
+HOSTILE = "<img src=x onerror=alert(1)> & <script>"
+
+
+@pytest.fixture
+def made() -> Iterator[Knobs]:
+    with warnings.catch_warnings():
+        # A page that is never served leaves its event loops to the garbage collector.
+        warnings.simplefilter("ignore")
+        with gr.Blocks(analytics_enabled=False) as blocks:
+            yield build_knobs("infill", SampleSpec())
+        blocks.close(verbose=False)
+        del blocks
+        gc.collect()
+
+
+def test_every_setting_has_a_knob_that_is_read_and_restored(made: Knobs) -> None:
+    names = {f.name for f in dataclasses.fields(SampleSpec)}
+    spec = SampleSpec(5, "ode", 0.5, 2.0, 3.0, "quantile", 8, 2)
+    assert all(getattr(spec, n) != getattr(SampleSpec(), n) for n in names), "change every one"
+    values = {getattr(made, name): value for name, value in to_dict(spec).items()}
+    values[made.seed] = str(spec.seed)
+    assert made.spec(values) == spec
+    restored = set(made.show(to_dict(spec))) | {made.seed}
+    assert restored == {getattr(made, name) for name in names}
+
+
+def test_the_sliders_stretch_to_a_restored_value(made: Knobs) -> None:
+    updates = made.show(to_dict(SampleSpec(steps=999, guidance=40.0)))
+    assert updates[made.steps]["maximum"] == updates[made.steps]["value"] == 999
+    assert updates[made.guidance]["maximum"] == 40.0
+    assert updates[made.gamma]["maximum"] == SLIDER_ENDS["gamma"]
+
+
+def test_a_seed_is_exact_and_an_empty_one_is_new() -> None:
+    assert seed_of(" 9223372036854775807 ") == 2**63 - 1
+    assert seed_of("") != seed_of(None)
+    for bad in ("-1", "1.5", "seven", "9223372036854775808", "٣x", "²"):
+        with pytest.raises(ElfError, match="no whole number"):
+            seed_of(bad)
+
+
+def test_empty_numbers_are_named() -> None:
+    with pytest.raises(ElfError, match="gamma is empty"):
+        number("gamma", None)
+    with pytest.raises(ElfError, match=r"steps 2\.5 is no whole number"):
+        whole("steps", 2.5)
+
+
+def test_words_never_become_html() -> None:
+    for words in (status_html(HOSTILE), caption_html([HOSTILE], [HOSTILE])):
+        assert "<img" not in words
+        assert "<script" not in words
+        assert "&lt;img src=x onerror=alert(1)&gt; &amp; &lt;script&gt;" in words
+
+
+def test_settings_in_one_line() -> None:
+    spec = to_dict(SampleSpec(steps=8, guidance=1.25)) | {"effective_steps": 8}
+    assert settings_line(spec) == (
+        "steps 8, sampler sde, gamma 1, guidance 1.25, condition guidance 1, grid uniform, "
+        "resample 0"
+    )
+    assert "effective steps 5" in settings_line({"steps": 8, "effective_steps": 5})

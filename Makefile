@@ -22,7 +22,7 @@ $(STAMP): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check --prefer-binary --no-compile -r requirements.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@# Compiles what the page imports, and only that, so that its first start is as quick as any.
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import app.ui, elf_engine.backends.torch.backend'
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import alembic.command, gradio, sqlalchemy.orm, torch'
 	@touch $@
 
 app: setup ## open the page on 127.0.0.1

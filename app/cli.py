@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from app.cli_compare import compare
 from app.cli_edit import default_backend, edit_options, run_edit, warn, write
 from elf_engine.errors import ElfError
 
@@ -67,18 +68,32 @@ def cli() -> None:
 @cli.command()
 @edit_options
 @click.option("--length", type=int, default=0, help="Tokens to write; 0 lets the model choose.")
-def draft(**given: Any) -> None:
+@click.option("--words", type=int, help="Words to write, instead of tokens.")
+def draft(words: int | None, **given: Any) -> None:
     """Continue TEXT, or write from nothing. TEXT itself comes back unchanged."""
+    if words is not None and given["length"]:
+        raise ElfError("give the length in tokens (--length) or in words (--words), not both")
+    if words is not None:
+        given |= {"length": words, "unit": "words"}
     run_edit("draft", given, needs_text=False)
 
 
 @cli.command()
 @edit_options
-def infill(**given: Any) -> None:
+@click.option("--span", "spans", multiple=True, metavar="START:STOP", help="A gap; repeatable.")
+@click.option("--length", default="0", metavar="N|MIN-MAX", help="Tokens of each span's gap.")
+def infill(length: str, **given: Any) -> None:
     """Fill the gaps of TEXT: [[n]] or [[min-max]] tokens, [[]] as the model likes.
 
     \\[[ stands for the brackets themselves. Everything outside the gaps comes back unchanged.
+    With --span the gaps are those characters, and brackets mean nothing.
     """
+    low, dash, high = length.partition("-")
+    if not (low.isdecimal() and (high.isdecimal() or not dash)):
+        raise ElfError(f"length '{length}' is neither a number nor a range such as 2-6")
+    if not given["spans"] and length != "0":
+        raise ElfError("--length goes with --span; in the text write the gap as [[2-6]]")
+    given |= {"length": int(high or low), "least": int(low) if dash else 0}
     run_edit("infill", given)
 
 
@@ -89,17 +104,14 @@ _SPAN_HELP = "Characters to rewrite; repeatable. Default: every sentence."
 @edit_options
 @click.option("--strength", type=float, default=0.5, show_default=True, help="0 same, 1 anew.")
 @click.option("--span", "spans", multiple=True, metavar="START:STOP", help=_SPAN_HELP)
+@click.option(
+    "--lock", "locks", multiple=True, metavar="WORD|START:STOP", help="Kept as it is; repeatable."
+)
+@click.option("--style", type=click.Choice(["modern"]), help="modern: out of archaic English.")
 def rewrite(**given: Any) -> None:
     """Say TEXT, or spans of it, in other words."""
-    given["spans"] = tuple(_span(text) for text in given["spans"])
+    given["style"] = given["style"] or ""
     run_edit("rewrite", given)
-
-
-def _span(text: str) -> tuple[int, int]:
-    start, colon, stop = text.partition(":")
-    if not (colon and start.isdecimal() and stop.isdecimal()):
-        raise ElfError(f"span '{text}' is not START:STOP, such as 4:9")
-    return int(start), int(stop)
 
 
 @cli.command()
@@ -121,6 +133,9 @@ def summarise(**given: Any) -> None:
 def modernise(**given: Any) -> None:
     """Turn archaic English TEXT into modern English."""
     run_edit("modernise", given)
+
+
+cli.add_command(compare)
 
 
 @cli.group()

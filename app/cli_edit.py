@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,20 @@ import click
 from elf_engine.errors import ElfError
 
 if TYPE_CHECKING:
-    from editors.request import EditRequest, EditResult
+    from editors.request import EditRequest, EditResult, Ranges
 
 # Options that fill a SampleSpec: command line name -> its field.
-_SETTINGS = ("steps", "sampler", "gamma", "guidance", "condition_guidance", "grid", "seed")
+_SETTINGS = (
+    *("steps", "sampler", "gamma", "guidance", "condition_guidance", "grid", "seed", "resample"),
+)
 
 _OPTIONS = (
     click.argument("text", required=False),
     click.option("--file", "-f", metavar="PATH", help="Read the text from a file; - is stdin."),
-    click.option("--model", "-m", default="starter", show_default=True, help="Name or directory."),
+    click.option("--model", "-m", help="Name or directory. Default: the one made for the task."),
     click.option("--backend", type=click.Choice(["jax", "torch"]), help="Default: what is there."),
+    click.option("--dtype", type=click.Choice(["float32", "bfloat16"]), default="float32"),
+    click.option("--quality", type=float, help="0 most varied to 1 most likely; options win."),
     click.option("--steps", type=int, help="Network steps, 1 to 1000."),
     click.option("--sampler", type=click.Choice(["ode", "sde"])),
     click.option("--gamma", type=float, help="Noise put back per unit time by the SDE."),
@@ -35,7 +40,12 @@ _OPTIONS = (
     click.option(
         "--seed", type=int, help="Fixes the result; candidate i is the same for any count."
     ),
+    click.option("--resample", type=int, help="Times each step is run again after a jump back."),
     click.option("--count", "-n", type=int, default=1, show_default=True, help="Candidates."),
+    click.option("--repeats", is_flag=True, help="Do not replace equal candidates by others."),
+    click.option("--rank", type=click.Choice(["distance", "fit"]), help="Default: by number."),
+    click.option("--diff", is_flag=True, help="Show the changes instead of the text."),
+    click.option("--trajectory", is_flag=True, help="Also give the text after every step."),
     click.option("--json", "as_json", is_flag=True, help="One JSON object per result and line."),
     click.option("--no-history", is_flag=True, help="Do not save the results."),
 )
@@ -54,31 +64,56 @@ def run_edit(editor: str, given: dict[str, Any], *, needs_text: bool = True) -> 
     What is left of `given` after the shared options are fields of EditRequest.
     """
     text = read_text(given.pop("text"), given.pop("file"), needs_text)
-    from editors.request import EditRequest
+    import editors
     from elf_engine.config import SampleSpec
 
-    settings = {name: given.pop(name) for name in _SETTINGS}
-    settings = {name: value for name, value in settings.items() if value is not None}
-    SampleSpec(**settings)  # refuse what is out of range before seconds of loading
-    model, backend = given.pop("model"), given.pop("backend") or default_backend()
-    as_json, keep = given.pop("as_json"), not given.pop("no_history")
-    request = EditRequest(editor=editor, text=text, **given)
-    engine = load_engine(model, backend)
-    request = replace(request, settings=replace(engine.defaults(editor), **settings))
-    results = list(_with_progress(engine, request))
-    for number, result in enumerate(results):
+    knobs = {name: given.pop(name) for name in _SETTINGS}
+    knobs = {name: value for name, value in knobs.items() if value is not None}
+    SampleSpec(**knobs)  # refuse what is out of range before seconds of loading
+    model, backend, dtype = (given.pop(name) for name in ("model", "backend", "dtype"))
+    shown = _Shown(**{name: given.pop(name) for name in ("as_json", "diff", "trajectory")})
+    keep, distinct = not given.pop("no_history"), not given.pop("repeats")
+    given["rank"] = given["rank"] or "sample"
+    if "spans" in given:
+        given["spans"] = tuple(_span(span) for span in given["spans"])
+    if "locks" in given:
+        given["locks"] = _locks(text, given["locks"], given["spans"])
+    request = editors.EditRequest(
+        editor, text, distinct=distinct, texts_every_step=shown.trajectory, **given
+    )
+    task = editors.task_of(editor, request.style)
+    model = model or editors.choose_model(task)
+    engine = load_engine(model, backend or default_backend(), dtype)
+    kind = "modernise" if task == "modernise" else editor
+    request = replace(request, settings=editors.settings(engine, kind, request.quality, **knobs))
+    for number, result in enumerate(list(_with_progress(engine, request))):
         kept = _keep(result, request) if keep else None
-        if as_json:
-            write(json.dumps(_as_json(result, kept), ensure_ascii=False) + "\n")
-        else:
-            _write_text(result, number)
+        shown.write(result, request, number, kept)
 
 
-def load_engine(model: str, backend: str) -> Any:
+def _span(text: str) -> tuple[int, int]:
+    start, colon, stop = text.partition(":")
+    if not (colon and start.isdecimal() and stop.isdecimal()):
+        raise ElfError(f"span '{text}' is not START:STOP, such as 4:9")
+    return int(start), int(stop)
+
+
+def _locks(text: str, given: tuple[str, ...], spans: Ranges) -> Ranges:
+    """Ranges given as such, or the places of words."""
+    from editors import find_words
+
+    found: list[tuple[int, int]] = []
+    for lock in given:
+        is_range = re.fullmatch(r"[0-9]+:[0-9]+", lock)
+        found += [_span(lock)] if is_range else find_words(text, lock, spans)
+    return tuple(found)
+
+
+def load_engine(model: str, backend: str, dtype: str = "float32") -> Any:
     """The engine, imported only now. Raises ElfError when model or backend is missing."""
     from elf_engine.pipeline import Engine
 
-    return Engine.load(model, backend=backend)
+    return Engine.load(model, backend=backend, dtype=dtype)
 
 
 def default_backend() -> str:
@@ -160,17 +195,49 @@ def _keep(result: EditResult, request: EditRequest) -> str | None:
         return None
 
 
-def _as_json(result: EditResult, kept: str | None) -> dict[str, Any]:
-    fields = ("text", "seed", "index", "model", "backend", "settings", "seconds", "warnings")
-    line = {name: getattr(result, name) for name in fields}
-    return line | ({"id": kept} if kept else {})
+@dataclass(frozen=True)
+class _Shown:
+    """How results are written."""
+
+    as_json: bool
+    diff: bool
+    trajectory: bool
+
+    def write(
+        self, result: EditResult, request: EditRequest, number: int, kept: str | None
+    ) -> None:
+        """Result `number` to stdout, what there is to say about it to stderr."""
+        if self.as_json:
+            line = as_json(result) | ({"id": kept} if kept else {})
+            write(json.dumps(line, ensure_ascii=False) + "\n")
+            return
+        from editors import show_changes
+
+        for warning in result.warnings:
+            warn(warning)
+        if result.scores and (self.diff or request.count > 1 or request.rank != "sample"):
+            warn(f"candidate {result.index}: {_scores(result)}")
+        write("\n" if number else "")
+        for step, text in enumerate(result.trajectory, 1):
+            write(f"{step}/{len(result.trajectory)} {' '.join(text.split())}\n")
+        if self.diff:
+            write("".join(line + "\n" for line in show_changes(result.input, result.changes)))
+        else:
+            write(result.text + ("" if result.text.endswith("\n") else "\n"))
 
 
-def _write_text(result: EditResult, number: int) -> None:
-    for warning in result.warnings:
-        warn(warning)
-    end = "" if result.text.endswith("\n") else "\n"
-    write(("\n" if number else "") + result.text + end)
+def _scores(result: EditResult) -> str:
+    names = {"chrf": "chrF", "word_edits": "word edits", "fit": "fit"}
+    return ", ".join(f"{names[name]} {value:g}" for name, value in result.scores.items())
+
+
+def as_json(result: EditResult) -> dict[str, Any]:
+    """What --json prints of a result."""
+    fields = ("text", "seed", "index", "model", "model_hash", "backend", "settings", "seconds")
+    line = {name: getattr(result, name) for name in (*fields, "warnings")}
+    line["changes"] = [asdict(change) for change in result.changes]
+    line |= {"scores": result.scores} if result.scores else {}
+    return line | ({"trajectory": result.trajectory} if result.trajectory else {})
 
 
 def write(text: str) -> None:

@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
+from editors import calibration
+from editors.calibration import settings
+from editors.changes import show_changes, splice, word_diff
 from editors.draft import plan_draft
 from editors.infill import plan_infill
-from editors.plan import Engine, Plan
-from editors.request import EditRequest, EditResult, Progress
+from editors.models import choose_model, task_of
+from editors.pairs import PAIR_TASKS, plan_pair
+from editors.plan import Engine, Plan, check_text
+from editors.request import Change, EditRequest, EditResult, Progress
 from editors.rewrite import plan_rewrite
 from editors.runner import run_plan
-from editors.translate import PAIR_TASKS, plan_pair
+from editors.spans import find_words
 from elf_engine.errors import ElfError
 
-__all__ = ["EDITORS", "EditRequest", "EditResult", "Progress", "run"]
+__all__ = [
+    "EDITORS",
+    "Change",
+    "EditRequest",
+    "EditResult",
+    "Progress",
+    "choose_model",
+    "edit",
+    "find_words",
+    "run",
+    "settings",
+    "show_changes",
+    "splice",
+    "task_of",
+    "word_diff",
+]
 
 MOST_CANDIDATES = 256
 
@@ -23,6 +45,19 @@ EDITORS: dict[str, Callable[[Engine, EditRequest], Plan]] = {
     "rewrite": plan_rewrite,
     **dict.fromkeys(PAIR_TASKS, plan_pair),
 }
+# Fields that only some editors know; elsewhere they would be ignored without a word.
+_ONLY = {
+    "spans": ("infill", "rewrite", *PAIR_TASKS),
+    "locks": ("rewrite",),
+    "style": ("rewrite",),
+    "length": ("draft", "infill"),
+    "least": ("infill",),
+}
+_CHOICES = {
+    "unit": ("tokens", "words"),
+    "style": ("", "modern"),
+    "rank": ("sample", "distance", "fit"),
+}
 
 
 def run(engine: Engine, request: EditRequest) -> Iterator[Progress | EditResult]:
@@ -31,11 +66,41 @@ def run(engine: Engine, request: EditRequest) -> Iterator[Progress | EditResult]
     A bad request raises ElfError here, before any step. Closing the iterator stops the work
     between two steps. Candidate i uses noise sample i whatever `count` is.
     """
+    _check(request)
+    check_text(request.text)
+    plan = EDITORS[request.editor](engine, request)
+    kind = "modernise" if request.style == "modern" else request.editor
+    at_quality = settings(engine, kind, request.quality)
+    noted: dict[str, Any] = {}
+    if request.quality is not None:
+        table = calibration.source(engine, kind)
+        noted = {"quality": request.quality, "calibration": table}
+        if table == "built in":
+            note = f"quality {request.quality} is by the built-in table; the model has no own one"
+            plan = replace(plan, warnings=(*plan.warnings, note))
+    return run_plan(engine, request, plan, request.settings or at_quality, noted)
+
+
+def edit(engine: Engine, request: EditRequest) -> list[EditResult]:
+    """The results of `run` alone."""
+    return [item for item in run(engine, request) if isinstance(item, EditResult)]
+
+
+def _check(request: EditRequest) -> None:
     if request.editor not in EDITORS:
         raise ElfError(f"editor '{request.editor}' is unknown; use one of {', '.join(EDITORS)}")
     if not 1 <= request.count <= MOST_CANDIDATES:
         raise ElfError(f"count {request.count} is outside 1 to {MOST_CANDIDATES}")
     if request.first < 0:
         raise ElfError(f"first {request.first} is below 0; candidates count from 0")
-    spec = request.settings or engine.defaults(request.editor)
-    return run_plan(engine, request, EDITORS[request.editor](engine, request), spec)
+    for name, choices in _CHOICES.items():
+        if getattr(request, name) not in choices:
+            known = ", ".join(filter(None, choices))
+            raise ElfError(f"{name} '{getattr(request, name)}' is unknown; choose one of {known}")
+    for name, known_by in _ONLY.items():
+        if getattr(request, name) and request.editor not in known_by:
+            raise ElfError(f"{request.editor} takes no {name}; only {', '.join(known_by)} do")
+    if request.rank == "distance" and request.editor not in ("rewrite", "modernise"):
+        raise ElfError(f"{request.editor} has no distance to rank by; rewrite does")
+    if request.unit == "words" and request.editor != "draft":
+        raise ElfError("only a draft is as many words long as asked; use tokens")

@@ -11,9 +11,9 @@ more often a typing mistake than text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from editors.request import Change, Ranges
 from elf_engine.errors import ElfError
 
 # Backslashes, then "[[" that a gap or nothing follows. "[[[2]]" is "[" and a gap: the "[[" that
@@ -25,10 +25,11 @@ _MARK = re.compile(
 
 @dataclass(frozen=True)
 class Gap:
-    """A gap of `low` to `high` tokens; both 0 lets the model choose."""
+    """A gap of `low` to `high` tokens; both 0 lets the model choose, within `room` if given."""
 
     low: int = 0
     high: int = 0
+    room: int = 0
 
     @property
     def mark(self) -> str:
@@ -40,30 +41,34 @@ class Gap:
 
 @dataclass(frozen=True)
 class Template:
-    """Text around gaps: `outside[0] gaps[0] outside[1] ... gaps[n-1] outside[n]`."""
+    """Text around gaps: `outside[0] gaps[0] outside[1] ... gaps[n-1] outside[n]`.
+
+    `places` are the ranges of the gaps in the text as it was written, `escapes` the changes that
+    turn its escapes into what they stand for.
+    """
 
     outside: tuple[str, ...]
     gaps: tuple[Gap, ...]
-
-    def splice(self, answers: Sequence[str]) -> str:
-        """The text with one answer in each gap; everything else as it was."""
-        if len(answers) != len(self.gaps):
-            raise ValueError(f"{len(answers)} answers for {len(self.gaps)} gaps")
-        inside = [*answers, ""]
-        return "".join(o + a for o, a in zip(self.outside, inside, strict=True))
+    places: Ranges = field(default=(), compare=False)
+    escapes: tuple[Change, ...] = field(default=(), compare=False)
 
 
 def parse_gaps(text: str) -> Template:
     """Read the gaps of `text`. Raises ElfError, naming the place, for a "[[" that is no gap."""
     outside: list[str] = []
     gaps: list[Gap] = []
+    places: list[tuple[int, int]] = []
+    escapes: list[Change] = []
     literal: list[str] = []
     position = 0
     while mark := _MARK.search(text, position):
         literal.append(text[position : mark.start()])
         slashes = len(mark["slashes"])
-        literal.append("\\" * (slashes // 2))
         brackets = mark.start() + slashes
+        kept = "\\" * (slashes // 2)
+        if slashes:
+            escapes.append(Change(mark.start(), brackets, mark["slashes"], kept))
+        literal.append(kept)
         if slashes % 2:
             literal.append("[[")
             position = brackets + 2
@@ -72,11 +77,12 @@ def parse_gaps(text: str) -> Template:
             position = brackets + 1
         else:
             gaps.append(_gap(text, mark, brackets))
+            places.append((brackets, mark.end()))
             outside.append("".join(literal))
             literal = []
             position = mark.end()
     literal.append(text[position:])
-    return Template((*outside, "".join(literal)), tuple(gaps))
+    return Template((*outside, "".join(literal)), tuple(gaps), tuple(places), tuple(escapes))
 
 
 def _gap(text: str, mark: re.Match[str], start: int) -> Gap:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
+from editors.request import Change
 from elf_engine.config import ModelConfig, SampleSpec
 from elf_engine.errors import ElfError
 from elf_engine.layout import Batch, Row, build_row
@@ -32,12 +34,15 @@ class Step(Protocol):
 
     def norms(self) -> FloatArray: ...
 
+    def confidence(self) -> FloatArray: ...
+
 
 class Engine(Protocol):
     """The part of `elf_engine.pipeline.Engine` that editors use."""
 
     config: ModelConfig
     model_hash: str
+    path: Path | None
 
     @property
     def tokenizer(self) -> Tokenizer: ...
@@ -47,8 +52,6 @@ class Engine(Protocol):
 
     @property
     def max_tokens(self) -> int: ...
-
-    def defaults(self, task: str) -> SampleSpec: ...
 
     def batch(self, rows: Sequence[Row]) -> Batch: ...
 
@@ -64,26 +67,30 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """One candidate's whole text, and what to say about it."""
+    """One candidate: its changes to the input, ascending, and what to say about it. `fits` is
+    false when it misses the length asked for."""
 
-    text: str
+    changes: tuple[Change, ...] = ()
     warnings: tuple[str, ...] = ()
+    fits: bool = True
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows to sample for every candidate, and how their answers become the text.
+    """Rows to sample for every candidate, and how their answers become changes to the text.
 
-    `assemble` takes one `Regions` per row. No rows: the text needs no model. `settings` are the
-    editor's own choices (such as the length) that a repetition has to know. `t_start` above 0
-    starts from the text in the rows' free regions, mixed with noise (rewrite).
+    `assemble` takes one `Regions` per row, None where a row is not sampled yet. No rows: the text
+    needs no model. `settings` are the editor's own choices (such as the length) that a repetition
+    has to know. `t_start` above 0 starts from the text in the rows' free regions, mixed with noise
+    (rewrite). `scored`: candidates are measured against the input.
     """
 
     rows: tuple[Row, ...]
-    assemble: Callable[[Sequence[Regions]], Answer]
+    assemble: Callable[[Sequence[Regions | None]], Answer]
     warnings: tuple[str, ...] = ()
     settings: tuple[tuple[str, Any], ...] = ()
     t_start: float = 0.0
+    scored: bool = False
 
 
 def room(engine: Engine, task: str) -> int:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-_BREAK = re.compile(r"[.!?…]+[\"'”’»›“)\]]*(?=\s)|[。！？]+[”’」』）]*|\n")
-# A full stop after one of these ends no sentence: initials, ordinals, common abbreviations.
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(\"'„“.])(?:\w|\d{1,2}|Dr|Mr|Mrs|Ms|Prof|St|Nr|No|bzw|ca|vgl|etc|vs|Jr|Sr|Abs|Art"
-    r"|Str|Hr|Fr|evtl|ggf|inkl|usw)\.$"
-)
+import sentencex
+
 _LIST_ITEM = re.compile(r"[^\S\n]*(?:[-*•–—>#|]|\(?[0-9a-zA-Z]{1,3}[.)]\s)")
 _FIRST_WORD = re.compile(r"[^\S\n]*(\S*)")
 # Lines of a paragraph narrower than this were not wrapped by a program.
@@ -20,27 +17,38 @@ _NARROW = 30
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of text: a sentence, or (`gap`) the white space between two."""
+    """Characters `start` to `stop` of a text: a sentence, or (`gap`) the white space between."""
 
+    start: int
+    stop: int
     text: str
     gap: bool = False
 
 
-def sentence_ends(text: str) -> list[int]:
+def sentence_ends(text: str, language: str = "en") -> list[int]:
     """Positions just behind each sentence, before the white space that follows it; ascending,
     the end of the text not included. A line break ends a sentence unless the line is wrapped."""
     ends: list[int] = []
-    widths = _paragraph_widths(text)
-    line = line_start = 0
-    for match in _BREAK.finditer(text):
-        if match[0] == "\n":
-            if not _is_wrap(text, line_start, match.start(), widths[line]):
-                ends.append(match.start())
-            line_start = match.end()
-            line += 1
-        elif not _goes_on(text, match):
-            ends.append(match.end())
+    for start, stop in _blocks(text):
+        # The library sees plain spaces only: it counts bytes wrongly around others.
+        position = start
+        for sentence in sentencex.segment(language, re.sub(r"\s", " ", text[start:stop])):
+            if sentence.strip():
+                ends.append(position + len(sentence.rstrip()))
+            position += len(sentence)
     return [end for end in ends if end < len(text)]
+
+
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Ranges that line breaks end; a wrapped line goes on in the next."""
+    widths = _paragraph_widths(text)
+    start = line_start = 0
+    for line, match in enumerate(re.finditer(r"\n", text)):
+        if not _is_wrap(text, line_start, match.start(), widths[line]):
+            yield start, match.start()
+            start = match.end()
+        line_start = match.end()
+    yield start, len(text)
 
 
 def _paragraph_widths(text: str) -> list[int]:
@@ -53,13 +61,6 @@ def _paragraph_widths(text: str) -> list[int]:
     return widths
 
 
-def _goes_on(text: str, match: re.Match[str]) -> bool:
-    if match[0] == "." and _ABBREVIATION.search(text, max(0, match.start() - 8), match.end()):
-        return True
-    following = text[match.end() : match.end() + 2].strip()
-    return following[:1].islower()
-
-
 def _is_wrap(text: str, line_start: int, line_end: int, width: int) -> bool:
     """Whether the line broke for want of room: the next word would have made it the longest."""
     line = text[line_start:line_end].strip()
@@ -70,22 +71,18 @@ def _is_wrap(text: str, line_start: int, line_end: int, width: int) -> bool:
     return word[0].islower() or (width >= _NARROW and len(line) + 1 + len(word) > width)
 
 
-def segments(text: str) -> list[Segment]:
+def segments(text: str, language: str = "en") -> list[Segment]:
     """Sentences and the white space around them; `"".join(s.text for s in segments(t)) == t`."""
     out: list[Segment] = []
-    start = 0
-    for end in [*sentence_ends(text), len(text)]:
-        part = text[start:end]
-        start = end
-        body = part.strip()
-        lead = part[: len(part) - len(part.lstrip())]
-        tail = part[len(lead) + len(body) :]
-        for piece, gap in ((lead, True), (body, False), (tail, True)):
-            if piece and gap and out and out[-1].gap:
-                out[-1] = Segment(out[-1].text + piece, True)
-            elif piece:
-                out.append(Segment(piece, gap))
-    return out
+    done = 0
+    for end in [*sentence_ends(text, language), len(text)]:
+        body = text[done:end].strip()
+        start = done + len(text[done:end]) - len(text[done:end].lstrip()) if body else end
+        if body:
+            out += [Segment(done, start, text[done:start], True)] if start > done else []
+            out.append(Segment(start, start + len(body), body))
+            done = start + len(body)
+    return [*out, Segment(done, len(text), text[done:], True)] if done < len(text) else out
 
 
 def unwrap(sentence: str) -> str:

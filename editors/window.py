@@ -91,8 +91,9 @@ def split_to_fit(tokenizer: Tokenizer, text: str, limit: int) -> list[str]:
     """
     pieces: list[str] = []
     start = 0
-    while tokens_up_to(tokenizer, text[start:], limit) > limit:
-        rest = text[start:]
+    reach = (limit + 1) * CHARACTERS + 1
+    while tokens_up_to(tokenizer, text[start : start + reach], limit) > limit:
+        rest = text[start : start + reach]
         kept = right_context(tokenizer, rest, limit).characters
         clause = max((m.end() for m in re.finditer(r"[,;:–—](?=\s)", rest[:kept])), default=0)
         kept = clause if clause > kept // 2 else kept

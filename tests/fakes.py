@@ -137,6 +137,10 @@ class FakeStep:
     def norms(self) -> FloatArray:
         return self._norms
 
+    def confidence(self) -> FloatArray:
+        """Depends on the words alone, so that candidates differ."""
+        return np.asarray(-(self._ids % 7) / 7, np.float32)
+
 
 @dataclass
 class FakeEngine:
@@ -153,6 +157,7 @@ class FakeEngine:
     broken: frozenset[int] = frozenset()
     calls: list[list[Row]] = field(default_factory=list)
     model_hash: str = "f" * 64
+    path: Path | None = None
     backend: str = "fake"
     stopped: bool = False
 

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from editors.changes import splice
 from editors.gaps import Gap, Template, escape, parse_gaps, write_gaps
+from editors.request import Change
 from elf_engine.errors import ElfError
 
 # Arbitrary Unicode, and the characters of the notation far more often than chance would.
@@ -34,10 +36,13 @@ def test_text_without_brackets_is_untouched(text: str) -> None:
 
 
 @given(st.lists(TEXT, min_size=2, max_size=4), TEXT)
-def test_splicing_keeps_everything_outside(outside: list[str], answer: str) -> None:
-    template = Template(tuple(outside), (Gap(2, 2),) * (len(outside) - 1))
-    spliced = template.splice([answer] * len(template.gaps))
-    assert spliced == answer.join(outside)
+def test_gaps_know_where_they_stand(outside: list[str], answer: str) -> None:
+    text = write_gaps(Template(tuple(outside), (Gap(2, 2),) * (len(outside) - 1)))
+    found = parse_gaps(text)
+    fills = [Change(a, b, text[a:b], answer) for a, b in found.places]
+    changes = sorted([*fills, *found.escapes], key=lambda change: change.start)
+    assert all(change.before == "[[2]]" for change in fills)
+    assert splice(text, changes) == answer.join(outside)
 
 
 @pytest.mark.parametrize(

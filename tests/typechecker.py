@@ -1,4 +1,4 @@
-"""The run-time type checker of the tests: beartype, taking an int where a float is asked (PEP 484)."""
+"""The tests' run-time type checker: beartype, taking an int where a float is asked (PEP 484)."""
 
 from beartype import BeartypeConf, beartype
 

@@ -33,7 +33,8 @@ def save(directory: Path, state: State, progress: dict[str, float]) -> Path:
     with tempfile.TemporaryDirectory(prefix=".step.", dir=directory) as scratch:
         new = Path(scratch) / "new"
         new.mkdir()
-        save_file({k: np.asarray(v, order="C") for k, v in named.items()}, new / "state.safetensors")
+        arrays = {k: np.asarray(v, order="C") for k, v in named.items()}
+        save_file(arrays, new / "state.safetensors")
         (new / "progress.json").write_text(json.dumps({"step": step, **progress}))
         if target.exists():
             shutil.rmtree(target)

@@ -254,8 +254,9 @@ class Service:
             self._warm.append((model, backend))
             self._changed.notify_all()
 
-    def close(self, timeout: float | None = 10.0) -> None:
-        """Stop the running job, drop the waiting ones and end the worker."""
+    def close(self, timeout: float | None = 10.0) -> bool:
+        """Stop the running job, drop the waiting ones and end the worker. False when it is still
+        busy after `timeout` seconds: with a long step, or loading."""
         with self._changed:
             self._closed = True
             jobs = [*self._queue.order(), *([self._running] if self._running else [])]
@@ -263,6 +264,7 @@ class Service:
         for job in jobs:
             job.cancel()
         self._worker.join(timeout)
+        return not self._worker.is_alive()
 
     def _config(self, model: str) -> ModelConfig:
         self.check(model, BACKENDS[0])
@@ -347,7 +349,7 @@ class Service:
 
     def _keep(self, job: Job, result: EditResult, trace: list[Progress]) -> str | None:
         row = result.index - job.request.first
-        steps = [StoredStep(p.step, p.t, p.texts[row]) for p in trace]
+        steps = [StoredStep(p.step, p.t, p.texts[row]) for p in trace if 0 <= row < len(p.texts)]
         try:
             return self._keeper.add(result, job.request, parent_id=job.parent_id, steps=steps)
         except ElfError as error:

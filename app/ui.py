@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -166,8 +167,13 @@ def serve(
             webbrowser.open(url)
         blocks.block_thread()
     finally:
-        service.close()
+        ended = service.close(timeout=5.0)
         store.close()
+    if not ended:
+        # The worker is inside native code, loading perhaps. It can be neither waited for nor
+        # ended, and Python leaving around it aborts; everything finished is on disk already.
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def free_port(host: str, port: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from app.records import Generation, StoredStep
 from app.store import Store
 from app.tabs.common import HIDDEN, Page, guarded, warn
 from app.tabs.editor import EditorTab
+from editors.request import EditRequest
 
 COLUMNS = ["Text", "Editor", "Model", "Seed", "Time (UTC)", "Id"]
 ROWS = 100
@@ -161,6 +163,8 @@ class HistoryTab:
         if found.editor not in self.editors:
             warn(f"the page has no tab for '{found.editor}'; use: elf {found.editor}")
             return {self.page.tabs: gr.skip()}
+        if beyond := _beyond_the_page(found.request):
+            warn(f"made with {', '.join(beyond)}, which this page has no knob for")
         updates = self.editors[found.editor].restore(found)
         updates[self.page.tabs] = gr.update(selected=found.editor)
         updates[self.page.backend] = found.backend
@@ -171,6 +175,17 @@ class HistoryTab:
         else:
             warn(f"model '{found.model}' is not installed here; the chosen model is kept")
         return updates
+
+
+ON_THE_PAGE = {"editor", "text", "count", "first", "length", "settings", "texts_every_step"}
+ON_THE_PAGE |= {"quality"}  # already in the settings that were used
+
+
+def _beyond_the_page(request: EditRequest) -> list[str]:
+    """Fields of the request that restoring leaves behind."""
+    plain = EditRequest(request.editor)
+    names = [f.name for f in dataclasses.fields(request) if f.name not in ON_THE_PAGE]
+    return [name for name in names if getattr(request, name) != getattr(plain, name)]
 
 
 def _row(g: Generation) -> list[str]:

@@ -112,6 +112,9 @@ class RunView:
 
     def _finished(self, result: EditResult, id: str | None) -> dict[Any, Any]:
         place = result.index - self.request.first
+        if place in self.results or not 0 <= place < self.request.count:
+            # A replaced candidate carries a later sample number; it takes a place left empty.
+            place = next(i for i in range(self.request.count) if i not in self.results)
         self.results[place] = result
         self.ids[place] = id
         c = self.panel.candidates[place]

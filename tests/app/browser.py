@@ -78,7 +78,7 @@ def finished(page: Page, editor: str) -> None:
     expect(status(page, editor)).to_have_text(re.compile("Done"))
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 15.0) -> bool:
+def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from app import ui
 from app.service import Service
 from app.store import Store
 from tests.app.browser import ARGS, CHROMIUM, Site, Visit
 from tests.app.fake import FakeWorld
+
+PATIENCE_MS = 60_000  # of a busy machine; a passing test does not wait
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="package")
@@ -38,8 +41,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture(scope="package")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """One for most tests: a warm cache opens the page quicker."""
-    made = browser.new_context(viewport={"width": 1360, "height": 900})
-    made.set_default_timeout(15_000)
+    made = browser.new_context(viewport={"width": 1360, "height": 900}, reduced_motion="reduce")
+    made.set_default_timeout(PATIENCE_MS)
     yield made
     made.close()
 

@@ -67,7 +67,7 @@ class FakeWorld:
                     step, spec.steps, step / spec.steps, texts if request.texts_every_step else ()
                 )
             for i in _samples(request):
-                yield self._result(engine, request, spec, i, time.monotonic() - start)
+                yield self.result(engine, request, spec, i, time.monotonic() - start)
         finally:
             self.closed.append(request.text)
 
@@ -76,7 +76,7 @@ class FakeWorld:
         shown = int(len(text) * clear)
         return text[:shown] + "·" * (len(text) - shown)
 
-    def _result(
+    def result(
         self, engine: FakeEngine, request: EditRequest, spec: SampleSpec, i: int, seconds: float
     ) -> EditResult:
         settings: dict[str, Any] = asdict(spec)

@@ -50,11 +50,11 @@ def test_it_says_where_it_is_and_ends_when_asked(server: subprocess.Popen[str]) 
     assert server.stdout is not None
     line = server.stdout.readline()
     assert line.startswith("ELF Studio is at http://127.0.0.1:")
-    with urllib.request.urlopen(line.split()[-1], timeout=20) as answer:
+    with urllib.request.urlopen(line.split()[-1], timeout=60) as answer:
         page = answer.read().decode()
     assert "ELF Studio" in page
     server.send_signal(signal.SIGINT)
-    assert server.wait(20) == 0
+    assert server.wait(90) == 0
 
 
 def test_the_page_needs_no_array_library_to_open() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ from elf_engine.config import SampleSpec
 from elf_engine.errors import ElfError
 from tests.app.fake import DEFAULTS, FakeWorld
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 class Shelf:
@@ -119,6 +120,19 @@ def test_steps_are_kept_only_when_asked_for(service: Service, shelf: Shelf) -> N
     service.submit(draft(texts_every_step=True), "starter", "torch", heard)
     heard.until(Done)
     assert shelf.kept[0][3] == []
+
+
+def test_a_replaced_candidate_keeps_the_result_if_not_its_steps(
+    service: Service, world: FakeWorld, shelf: Shelf
+) -> None:
+    made = world.result
+    world.result = lambda *given: replace(made(*given), index=7)  # type: ignore[method-assign]
+    heard = Listener()
+    request = draft(texts_every_step=True)
+    service.submit(request, "starter", "torch", heard, keep_steps=True)
+    heard.until(Done)
+    assert heard.of(Failed) == []
+    assert [(kept[0].index, list(kept[3])) for kept in shelf.kept] == [(7, [])]
 
 
 @pytest.mark.parametrize("made", [1, 2, 3])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from elf_engine import model_dir
+from elf_engine import model_dir, times
 from elf_engine.config import (
     EncoderSpec,
     LayoutSpec,
@@ -149,6 +149,7 @@ class FakeEngine:
     answer     writes these ids into every free region instead, then EOS
     broken     samples whose state becomes NaN at step 2
     calls      rows of every `batch`, for tests that look at what the model was shown
+    starts     start time of every run
     """
 
     config: ModelConfig = field(default_factory=tiny_config)
@@ -156,6 +157,7 @@ class FakeEngine:
     answer: Sequence[int] | None = None
     broken: frozenset[int] = frozenset()
     calls: list[list[Row]] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
     model_hash: str = "f" * 64
     path: Path | None = None
     backend: str = "fake"
@@ -187,7 +189,8 @@ class FakeEngine:
     ) -> Iterator[FakeStep]:
         if len(samples) != len(batch.ids):
             raise ElfError(f"{len(samples)} samples for {len(batch.ids)} rows")
-        steps = max(1, round(spec.steps * (1 - t_start)))
+        self.starts.append(t_start)
+        steps = len(times.start_at(times.uniform(spec.steps), t_start)) - 1
         try:
             for index in range(1, steps + 1):
                 bad = [index >= 2 and n in self.broken for n in samples]

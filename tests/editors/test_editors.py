@@ -12,38 +12,12 @@ from editors import EditRequest, EditResult, Progress, run
 from editors.gaps import Gap, Template, escape, write_gaps
 from elf_engine.config import LayoutSpec, SampleSpec
 from elf_engine.errors import ElfError
-from tests.fakes import TINY_VOCAB, WORDS, FakeEngine, tiny_config
-
-# CRLF, tabs, joiner sequences, combining marks, right-to-left, braces: what breaks editors.
-ODD = st.sampled_from(
-    [
-        "\r\n",
-        "\t",
-        "  ",
-        "👩‍👩‍👧",
-        "e\u0301",
-        "שלום",
-        "1-${phone.number}",
-        "\ufeff",
-        "\0",
-        "▁",
-        "😀",
-    ]
-)
-TEXT = st.lists(st.text(max_size=8) | ODD | st.sampled_from(WORDS), max_size=12).map("".join)
+from tests.editors.common import TEXT, ids, request
+from tests.fakes import FakeEngine, tiny_config
 
 
 def results(engine: FakeEngine, request: EditRequest) -> list[EditResult]:
     return [item for item in run(engine, request) if isinstance(item, EditResult)]
-
-
-def ids(*words: str) -> list[int]:
-    return [TINY_VOCAB + WORDS.index(word) for word in words]
-
-
-def request(editor: str, text: str = "", **rest: object) -> EditRequest:
-    rest.setdefault("settings", SampleSpec(steps=2))
-    return EditRequest(editor, text, **rest)  # type: ignore[arg-type]
 
 
 @given(st.lists(TEXT, min_size=2, max_size=4))

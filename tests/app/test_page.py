@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.app.browser import (
     HOSTILE,
@@ -158,15 +158,14 @@ def test_a_candidate_becomes_input(visit: Visit, site: Site) -> None:
     assert site.store.list(limit=1)[0].parent_id == parent.id
 
 
-def test_a_closed_page_frees_its_run(browser: Browser, site: Site) -> None:
-    context = browser.new_context()
+def test_a_closed_page_frees_its_run(context: BrowserContext, site: Site) -> None:
     page = context.new_page()
     page.goto(site.url)
     write(page, "draft", "gate left behind")
     run(page, "draft")
     site.world.gate.release()
     expect(status(page, "draft")).to_have_text(re.compile("Step 1 of 6"))
-    context.close()
+    page.close()
     left = site.service._running
     assert left is not None
     assert wait_for(left._stop.is_set)
@@ -175,10 +174,9 @@ def test_a_closed_page_frees_its_run(browser: Browser, site: Site) -> None:
     assert max(s for text, s in site.world.steps_made if text == "gate left behind") <= 2
 
 
-def test_one_page_does_not_touch_another(browser: Browser, site: Site) -> None:
+def test_one_page_does_not_touch_another(context: BrowserContext, site: Site) -> None:
     pages = []
-    contexts = [browser.new_context() for _ in range(2)]
-    for context, text in zip(contexts, ("gate of the first", "the second"), strict=True):
+    for text in ("gate of the first", "the second"):
         page = context.new_page()
         page.goto(site.url)
         write(page, "draft", text)
@@ -191,8 +189,8 @@ def test_one_page_does_not_touch_another(browser: Browser, site: Site) -> None:
     expect(status(second, "draft")).to_have_text("Stopped.")
     site.world.gate.release(6)
     finished(first, "draft")
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
 
 
 def test_a_history_that_cannot_be_written_still_gives_the_text(

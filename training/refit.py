@@ -79,8 +79,8 @@ def fit(y: FloatArray, tokens: IntArray, table: FloatArray) -> tuple[FloatArray,
     weights = np.linalg.solve(gram, rows[:kept].T @ table[tokens[:kept]]) @ table.T
     held, answers = rows[kept:] @ weights, tokens[kept:]
     sharpness = min((10.0, 20.0, 30.0, 40.0, 60.0, 80.0), key=lambda s: _nll(s * held, answers))
-    weights = (sharpness * weights).astype(np.float32)
-    return weights[:-1], weights[-1], _nll(sharpness * held, answers)
+    kernel, bias = np.split(np.asarray(sharpness * weights, np.float32), [len(weights) - 1])
+    return kernel, bias[0], _nll(sharpness * held, answers)
 
 
 def _nll(logits: Any, tokens: IntArray) -> float:

@@ -1,8 +1,1 @@
 """Command line, page and history: everything a person meets."""
-
-import os
-
-# Read when PyTorch is first imported. Its threads otherwise spin while they wait for each other,
-# and when anything else wants the processor (a browser does) a small model's step takes ten times
-# as long.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

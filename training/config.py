@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from elf_engine.config import (
     EncoderSpec,
@@ -23,23 +23,41 @@ CONFIGS = Path(__file__).parent / "configs"
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Muon for kernels, Adam for the rest (ELF.md, "Training").
+    """Muon for kernels, Adam for the rest (ELF.md, "Training"), or AdamW for all.
+    Where gradients are accumulated, `warmup` and `decay_from` count updates.
 
+    kind          "muon", or "adamw" with `adam_learning_rate` for every parameter
     ns_steps      Newton-Schulz iterations of Muon
+    clip          largest global norm of the gradient; 0 clips nothing
     warmup        steps of linear warm-up
-    decay_from    step from which the rate falls linearly to `final` of itself at the last step;
+    warmup_start  the first step's rate: "zero", as published, or "part": rate / warmup
+    decay_from    step from which the rate falls to `final` of itself at the last step;
                   -1 keeps it constant, as published
-    adam_for      kernels that Adam updates too, by their name's end
+    decay         shape of that fall
+    ema, ema_ramp decay of the weights' average; the ramp lowers it in the first steps, so that
+                  the start is forgotten (published: none)
+    accumulate    steps whose gradients, each clipped, make one update together
+    weight_decay  of AdamW, or of Muon and its Adam, times the rate
+    adam_b2       decay of Adam's second moment (published AdamW: 0.95)
+    adam_for      kernels that Adam updates too, by their name's end (published: none)
     """
+
+    kind: Literal["muon", "adamw"] = "muon"
 
     learning_rate: float = 0.002
     adam_learning_rate: float = 0.002
     ns_steps: int = 5
     clip: float = 1.0
     warmup: int = 100
+    warmup_start: Literal["part", "zero"] = "part"
     decay_from: int = -1
+    decay: Literal["linear", "cosine"] = "linear"
     final: float = 0.1
     ema: float = 0.9999
+    ema_ramp: bool = True
+    accumulate: int = 1
+    weight_decay: float = 0.0
+    adam_b2: float = 0.999
     adam_for: tuple[str, ...] = ("unembed_kernel", "shared/embedding")
 
 
@@ -47,7 +65,14 @@ class OptimizerConfig:
 class ObjectiveConfig:
     """The losses (ELF.md, "Training").
 
-    decode_share     first rows of each batch that train the decode head
+    branch           what chooses decode or denoise: "example" splits every batch by rows (the
+                     paper), "step" draws one branch for the whole batch (published code)
+    loss_mask        "pad" leaves padding out of the loss, "eos" counts it as text: EOS tokens
+    padding          "masked" or "attended": whether the network's attention leaves padding out;
+                     the layout's, so that training equals use (published: attended)
+    decode_condition the condition in decode inputs: "clean", as at inference, or "noised" like
+                     all other positions (published)
+    decode_share     first rows of each batch that train the decode head, or the share of steps
     self_cond_share  fraction of the denoise rows that are self-conditioned
     w_min, w_max     range of the guidance scale, log-uniform in 1 + w
     label_drop       probability that a row's known positions are zeroed and hidden
@@ -55,6 +80,10 @@ class ObjectiveConfig:
     lambda_mean, lambda_std   logit-normal share of the latent in decode inputs
     """
 
+    branch: Literal["example", "step"] = "example"
+    loss_mask: Literal["pad", "eos"] = "pad"
+    padding: Literal["masked", "attended"] = "masked"
+    decode_condition: Literal["clean", "noised"] = "clean"
     decode_share: float = 0.2
     self_cond_share: float = 0.5
     w_min: float = 0.5
@@ -120,6 +149,11 @@ class TrainConfig:
             raise ElfError(
                 f"encoder.d_model {self.encoder.d_model} must equal network.embedding_dim "
                 f"{self.network.embedding_dim}"
+            )
+        if self.objective.padding != self.layout.padding:
+            raise ElfError(
+                f"objective.padding '{self.objective.padding}' must equal layout.padding "
+                f"'{self.layout.padding}'"
             )
         if len(self.batches.length_weights) != len(self.layout.lengths):
             raise ElfError("batches.length_weights needs one number per layout.lengths")

@@ -27,7 +27,7 @@ from elf_engine.weights import flatten, unflatten
 from training import cooccurrence, table
 from training.config import TrainConfig
 from training.data import BatchSource, TrainBatch
-from training.optimizer import ema, make_optimizer
+from training.optimizer import average_step, make_optimizer
 
 # Rows under each visibility: all see all, known see known, free see only free.
 VISIBILITY = (0.45, 0.45, 0.1)
@@ -89,7 +89,8 @@ def train(config: TrainConfig, source: BatchSource, start: FloatArray | None = N
         (loss, hard), grads = grad(params, module, *batch)
         change, state = optimizer.update(grads, state, params)
         params = optax.apply_updates(params, change)
-        return params, ema(average, params, plan.optimizer.ema, step), state, loss, hard
+        average = average_step(plan.optimizer, average, params, step)
+        return params, average, state, loss, hard
 
     average, state = jax.tree.map(jnp.copy, params), optimizer.init(params)
     config.directory.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,14 @@ def evaluate(
     """Mean losses over the first `batches` batches of `source`, with fixed noise: "denoise" and
     "decode", and each per task. The denoise loss is against the data's velocity, unguided."""
     net, frozen = network(config), unflatten(encoder)
+    # Both branches of every batch, also where training takes one at a time.
+    config = replace(config, objective=replace(config.objective, branch="example"))
 
     @jax.jit
     def measure(params: Any, frozen: Any, key: Any, batch: Any) -> Any:
         split = split_rows(batch[0].shape[0], config.objective)
         inputs, draws = prepare(config, frozen, key, batch, split)
-        return losses(params, net, inputs, draws, split, config.flow)[1]
+        return losses(params, net, inputs, draws, split, config.flow, config.objective)[1]
 
     sums: dict[str, Any] = defaultdict(lambda: np.zeros(2))
     for step in range(batches):

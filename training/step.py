@@ -17,8 +17,8 @@ from elf_engine.types import Array, Weights
 from elf_engine.weights import unflatten
 from training.config import TrainConfig
 from training.data import TrainBatch
-from training.objective import Inputs, Split, draw, losses, split_rows
-from training.optimizer import ema, make_optimizer
+from training.objective import Inputs, Split, draw, losses, split_step
+from training.optimizer import average_step, make_optimizer
 
 Metrics = dict[str, Array]
 
@@ -49,15 +49,19 @@ def initial_state(config: TrainConfig) -> State:
     return State(params, jax.tree.map(jnp.copy, params), optimizer, jnp.zeros((), jnp.int32))
 
 
+def visible(known: Array, valid: Array, drop: Array) -> Array:
+    """What each token sees in the encoder, (B,S,S). Known tokens see known ones, the others every
+    valid token, or, where the condition is dropped, only each other (ELF.md, "Latents")."""
+    columns_known, columns_valid = (known & valid)[:, None, :], valid[:, None, :]
+    others = columns_valid & ~(columns_known & drop[:, None, None])
+    return jnp.where(known[:, :, None], columns_known, others)
+
+
 def latents(
     spec: EncoderSpec, encoder: Any, ids: Array, known: Array, valid: Array, drop: Array
 ) -> Array:
-    """Normalised latents (B,S,D). Known tokens see known ones, the others every valid token, or,
-    where the condition is dropped, only each other (ELF.md, "Latents")."""
-    columns_known, columns_valid = (known & valid)[:, None, :], valid[:, None, :]
-    others = columns_valid & ~(columns_known & drop[:, None, None])
-    visible = jnp.where(known[:, :, None], columns_known, others)
-    h: Any = T5Encoder(spec).apply({"params": encoder}, ids, visible)
+    """Normalised latents (B,S,D)."""
+    h: Any = T5Encoder(spec).apply({"params": encoder}, ids, visible(known, valid, drop))
     return (h - spec.latent_mean) / spec.latent_std
 
 
@@ -81,21 +85,27 @@ def arrays(batch: TrainBatch) -> tuple[Any, Any, Any]:
 def make_update(
     config: TrainConfig, encoder: Weights
 ) -> Callable[[State, tuple[Any, Any, Any]], tuple[State, Metrics]]:
-    """The jitted step, compiled once per bucket. Its randomness follows from (seed, step)."""
+    """The jitted step, compiled once per bucket, and per branch where a step has only one. Its
+    randomness follows from (seed, step)."""
     net, optimizer = network(config), make_optimizer(config.optimizer, config.steps)
     frozen = jax.tree.map(jnp.asarray, unflatten(encoder))
 
-    @partial(jax.jit, donate_argnums=(0,))
-    def update(state: State, encoder: Any, batch: Any) -> tuple[State, Metrics]:
-        split = split_rows(batch[0].shape[0], config.objective)
+    @partial(jax.jit, static_argnames="split", donate_argnums=(0,))
+    def update(state: State, encoder: Any, batch: Any, split: Split) -> tuple[State, Metrics]:
         key = jax.random.fold_in(jax.random.key(config.seed + 1), state.step)
         inputs, draws = prepare(config, encoder, key, batch, split)
         grad = jax.value_and_grad(losses, has_aux=True)
-        (total, metrics), grads = grad(state.params, net, inputs, draws, split, config.flow)
+        (total, metrics), grads = grad(
+            state.params, net, inputs, draws, split, config.flow, config.objective
+        )
         change, opt = optimizer.update(grads, state.optimizer, state.params)
         params = optax.apply_updates(state.params, change)
-        average = ema(state.average, params, config.optimizer.ema, state.step)
+        average = average_step(config.optimizer, state.average, params, state.step)
         metrics |= {"loss": total, "grad_norm": optax.global_norm(grads)}
         return State(params, average, opt, state.step + 1), metrics
 
-    return lambda state, batch: update(state, frozen, batch)
+    def step(state: State, batch: tuple[Any, Any, Any]) -> tuple[State, Metrics]:
+        split = split_step(len(batch[0]), config.objective, config.seed, int(state.step))
+        return update(state, frozen, batch, split)
+
+    return step

@@ -18,7 +18,7 @@ from elf_engine.errors import ElfError
 from elf_engine.types import Weights
 
 UNREADABLE = (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
-NOT_CASES = ("params", "ema_params1", "meta")
+NOT_CASES = ("params", "ema_params1", "encoder_params", "meta")
 
 
 class BadFileError(ElfError):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,22 @@ def compare(
     absolute = float(np.max(difference))
     scale = float(np.max(np.abs(b64)))
     return Row(*where, absolute, absolute / scale if scale else absolute, tolerance)
+
+
+def compare_all(
+    where: tuple[str, str, str],
+    found: Mapping[str, npt.ArrayLike],
+    stored: Mapping[str, npt.ArrayLike],
+    tolerance: Tolerance,
+) -> Row:
+    """The worst of all arrays of a tree, named in the note. The trees must have the same names."""
+    odd = sorted(set(stored) ^ set(found))
+    if odd:
+        return Row(*where, np.inf, np.inf, tolerance, f"{odd[0]} is in only one of the two")
+    rows = {name: compare(where, found[name], stored[name], tolerance) for name in stored}
+    worst = max(rows, key=lambda name: np.nan_to_num(rows[name].absolute, nan=np.inf))
+    note = f"worst of {len(rows)}: {worst} {rows[worst].note}".rstrip()
+    return replace(rows[worst], note=note)
 
 
 def compare_exactly(where: tuple[str, str, str], found: Any, stored: npt.NDArray[Any]) -> Row:

@@ -11,7 +11,9 @@ from tests.golden import (
     collate,
     estimate,
     forward,
+    optim,
     t5,
+    train,
     trajectory,
     utilities,
 )
@@ -23,12 +25,22 @@ Check = Callable[[Archive, str], Iterator[Row]]
 
 @dataclass(frozen=True)
 class Kind:
-    """`check` None: the schema is known and the project has no check for it yet. `arrayless`
-    checks need no array library, so they run once whatever the backends asked for."""
+    """`check` None: the schema is known and the project has no check for it yet.
+
+    arrayless  needs no array library, so it runs once whatever the backends asked for
+    only       the one backend it concerns: training is JAX alone
+    """
 
     name: str
     check: Check | None = None
     arrayless: bool = False
+    only: str | None = None
+
+    def backends(self, asked: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the backends asked for that it runs on; may be none."""
+        if self.arrayless:
+            return ("numpy",)
+        return tuple(name for name in asked if self.only in (None, name))
 
 
 def recognise(archive: Archive) -> Kind:
@@ -36,9 +48,9 @@ def recognise(archive: Archive) -> Kind:
     tops = {name.partition("/")[0] for name in archive.arrays}
     leaves = {name.rpartition("/")[2] for name in archive.arrays}
     for kind, belongs in (
-        (Kind("optimiser"), "params0" in tops),
+        (Kind("optimiser", optim.check, only="jax"), "params0" in tops),
         (Kind("distillation"), {"teacher", "student"} <= tops),
-        (Kind("training"), "loss" in leaves),
+        (Kind("training", train.check, only="jax"), "loss" in leaves),
         (Kind("encoder", t5.check), "last_hidden_state" in leaves),
         (Kind("trajectories", trajectory.check), "z_final" in leaves),
         (Kind("sampling utilities", utilities.check), "add_noise" in tops),
@@ -69,7 +81,7 @@ class Item:
         if self.archive is None:
             yield from checkpoint.check(self.path, backends)
         elif self.kind.check is not None:
-            for backend in ("numpy",) if self.kind.arrayless else backends:
+            for backend in self.kind.backends(backends):
                 yield from self.kind.check(self.archive, backend)
 
 

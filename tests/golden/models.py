@@ -27,6 +27,9 @@ META = {
     "max_length": "max_length",
 }
 
+# A check compiles most programs to run them once: compile fast, not well.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
 
 def network_spec(params: Mapping[str, Any], max_length: int) -> NetworkSpec:
     """The sizes that the shapes of a network's parameters imply."""

@@ -99,7 +99,7 @@ def _check(request: EditRequest) -> None:
             raise ElfError(f"{name} '{getattr(request, name)}' is unknown; choose one of {known}")
     for name, known_by in _ONLY.items():
         if getattr(request, name) and request.editor not in known_by:
-            raise ElfError(f"{request.editor} takes no {name}; only {', '.join(known_by)} do")
+            raise ElfError(f"{request.editor} takes no {name}; {', '.join(known_by)} can have it")
     if request.rank == "distance" and request.editor not in ("rewrite", "modernise"):
         raise ElfError(f"{request.editor} has no distance to rank by; rewrite does")
     if request.unit == "words" and request.editor != "draft":

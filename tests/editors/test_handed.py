@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -229,3 +230,20 @@ def test_changes_make_the_text(text: str) -> None:
         assert isinstance(result, str) or splice(text, result.changes) == result.text
     marked = escape(text) + " [[2]] x"
     assert splice(marked, (result := one(FakeEngine(), "infill", marked)).changes) == result.text
+
+
+@pytest.mark.parametrize(
+    ("editor", "rest"),
+    [
+        ("draft", {"length": 2}),
+        ("infill", {"spans": ((600_000, 600_003),)}),
+        ("rewrite", {"spans": ((600_000, 600_003),)}),
+        ("translate", {"spans": ((600_000, 600_003),)}),
+    ],
+)
+def test_a_megabyte_is_edited_in_place(editor: str, rest: dict[str, Any]) -> None:
+    text = "The old house.\r\n" * 70_000
+    result = one(FakeEngine(), editor, text, **rest)
+    (change,) = result.changes
+    assert result.text == text[: change.start] + change.after + text[change.stop :]
+    assert len(result.text) > 1_000_000

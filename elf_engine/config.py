@@ -106,6 +106,11 @@ class FlowSpec:
     p_mean: float = -1.5
     p_std: float = 0.8
 
+    def __post_init__(self) -> None:
+        for name in ("noise_scale", "t_eps", "p_std"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ElfError(f"flow.{name} {getattr(self, name)} is not a positive number")
+
 
 @dataclass(frozen=True)
 class TokenizerSpec:

@@ -126,7 +126,7 @@ def save(
     `tokenizer_file` is the tokenizer's file, or the directory of a Hugging Face tokenizer; it is
     stored as `config.tokenizer.file`; None stores none (kind "bytes" needs none). `dtype` is the
     stored type of all weights. An empty `encoder` writes none. Raises ElfError when the weights do
-    not fit `config`.
+    not fit `config`, or the disk refuses.
     """
     target = Path(path)
     _check_config(config)
@@ -135,20 +135,23 @@ def save(
         check_shapes({k: v.shape for k, v in encoder.items()}, config.encoder, ENCODER)
     if target.exists() and not (target / CONFIG).exists() and any(_listing(target)):
         raise ElfError(f"{target} exists and is not a model directory; choose another place")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
-        new = Path(scratch) / "new"
-        new.mkdir()
-        tensor_file.write_file(new / NETWORK, network, dtype)
-        if encoder:
-            tensor_file.write_file(new / ENCODER, encoder, dtype)
-        if tokenizer_file is not None:
-            _copy_tokenizer(Path(tokenizer_file), new / config.tokenizer.file)
-        (new / CARD).write_text(card or f"# {config.name}\n", "utf-8")
-        (new / CONFIG).write_text(json.dumps(to_dict(config), indent=2) + "\n", "utf-8")
-        if target.exists():
-            target.rename(Path(scratch) / "old")
-        new.rename(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
+            new = Path(scratch) / "new"
+            new.mkdir()
+            tensor_file.write_file(new / NETWORK, network, dtype)
+            if encoder:
+                tensor_file.write_file(new / ENCODER, encoder, dtype)
+            if tokenizer_file is not None:
+                _copy_tokenizer(Path(tokenizer_file), new / config.tokenizer.file)
+            (new / CARD).write_text(card or f"# {config.name}\n", "utf-8")
+            (new / CONFIG).write_text(json.dumps(to_dict(config), indent=2) + "\n", "utf-8")
+            if target.exists():
+                target.rename(Path(scratch) / "old")
+            new.rename(target)
+    except OSError as error:
+        raise ElfError(f"{target} cannot be written: {error.strerror or error}") from error
     return target
 
 

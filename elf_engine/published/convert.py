@@ -103,6 +103,8 @@ def locate(source: Path) -> Path:
         raise ElfError(f"no checkpoint at '{source}'{hint}")
     if source.is_file() or (source / "_METADATA").exists():
         return source
+    if not source.is_dir():
+        raise ElfError(f"'{source}' is neither a file nor a directory")
     steps = {int(m[1]): p for p in source.iterdir() if (m := _STEP.fullmatch(p.name))}
     if not steps:
         raise ElfError(

@@ -167,6 +167,8 @@ def test_sources_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
         locate(Path("ELF-B-owt"))
     with pytest.raises(ElfError, match="holds no checkpoint"):
         locate(tmp_path)
+    with pytest.raises(ElfError, match="neither a file nor a directory"):
+        locate(Path("/dev/null"))
     pickled = makers.write_pickle(tmp_path / "checkpoint_1", WEIGHTS)
     with pytest.raises(ElfError, match="is a pickle"):
         convert(pickled, tmp_path / "m")
@@ -179,6 +181,7 @@ def test_sources_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
         (Options(name="../x"), r"model name '\.\./x'"),
         (Options(max_length=64, max_source=64), "leaves no room"),
         (Options(latent_std=-1.0), "latent_std -1.0"),
+        (Options(noise_scale=-1.0), "noise_scale -1.0"),
         (Options(dtype="float8"), "dtype 'float8'"),
         (Options(encoder=Path("nowhere.pkl")), "no encoder at 'nowhere.pkl'"),
         (Options(tokenizer=Path("nowhere")), "holds no tokenizer.json"),

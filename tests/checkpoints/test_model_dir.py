@@ -148,6 +148,8 @@ def change_config(path: Path, change: Any) -> None:
         (lambda c: c.update(format=2), "format 2"),
         (lambda c: c.pop("name"), "'name' is missing"),
         (lambda c: c["flow"].update(noise_scale=float("inf")), "Infinity is not a number"),
+        (lambda c: c["flow"].update(noise_scale=-1.0), "flow.noise_scale -1.0"),
+        (lambda c: c["flow"].update(t_eps=0.0), "flow.t_eps 0.0"),
     ],
 )
 def test_a_wrong_configuration_is_refused(tmp_path: Path, change: Any, message: str) -> None:
@@ -183,6 +185,13 @@ def test_a_failed_save_leaves_the_earlier_model(tmp_path: Path) -> None:
         model_dir.save(path, loaded.config, huge, loaded.encoder, dtype="float16")
     assert files(path) == before
     assert [p.name for p in tmp_path.iterdir()] == ["tiny"]
+
+
+def test_save_says_when_the_place_cannot_be_written(tmp_path: Path) -> None:
+    loaded = model_dir.load(tiny_model_dir(tmp_path))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ElfError, match="cannot be written"):
+        model_dir.save(tmp_path / "file" / "m", loaded.config, loaded.network, loaded.encoder)
 
 
 def test_save_replaces_a_model_but_nothing_else(tmp_path: Path) -> None:

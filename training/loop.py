@@ -68,7 +68,7 @@ class Log:
     """Gathers metrics of the steps since the last line and writes JSON lines."""
 
     def __init__(self, file: Path, tokens: float) -> None:
-        self._file = file.open("a")
+        self._file = file
         self.tokens = tokens
         self._clear()
 
@@ -108,7 +108,8 @@ class Log:
             "ms_per_step": round(1000 * seconds / self._steps),
             **{name: round(a / max(b, 1.0), 4) for name, (a, b) in sorted(self._sums.items())},
         }
-        print(json.dumps(line), file=self._file, flush=True)
+        with self._file.open("a") as out:
+            print(json.dumps(line), file=out)
         self._clear()
 
 

@@ -101,7 +101,7 @@ def make_update(
         change, opt = optimizer.update(grads, state.optimizer, state.params)
         params = optax.apply_updates(state.params, change)
         average = average_step(config.optimizer, state.average, params, state.step)
-        metrics |= {"loss": total, "grad_norm": optax.global_norm(grads)}
+        metrics |= {"loss": total, "grad_norm": optax.tree.norm(grads)}
         return State(params, average, opt, state.step + 1), metrics
 
     def step(state: State, batch: tuple[Any, Any, Any]) -> tuple[State, Metrics]:

@@ -62,7 +62,7 @@ def check(
             yield compare((case.name, name, "jax"), metric, case[f"metric_{name}_loss"], LOSS)
         yield compare((case.name, "loss", "jax"), loss, case["loss"], LOSS)
         stored, norm = Archive(archive.path, case.arrays), case["grad_global_norm"]
-        yield compare((case.name, "norm", "jax"), optax.global_norm(grads), norm, LOSS)
+        yield compare((case.name, "norm", "jax"), optax.tree.norm(grads), norm, LOSS)
         limit = Tolerance(GRADIENT * float(norm))
         where = (case.name, "gradients", "jax")
         yield compare_all(where, flatten(grads), stored.under("grad"), limit)

@@ -51,4 +51,5 @@ bench: setup ## ratios of our step times to bare matrix products
 	$(BIN)/python -m benchmarks
 
 train-tiny: setup ## train a toy model for a few steps, to see that training runs
+	rm -rf runs/tiny
 	$(BIN)/python -m training.train --config tiny

@@ -104,7 +104,7 @@ class BatchSource:
         self.unused[task] = int(((need > low) & (weight > 0)).sum())
         if not wanted.any():
             raise ElfError(f"mix: no row fits task '{task}'; check the names of its groups")
-        return wanted / wanted.sum()
+        return np.asarray(wanted / wanted.sum(), np.float64)
 
     def _text_tokens(self) -> npt.NDArray[np.int32]:
         tokens = self.table.tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -48,6 +49,8 @@ class Elf(click.Group):
         except (click.Abort, KeyboardInterrupt):
             sys.exit(INTERRUPTED)
         except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                _fail(f"the output cannot be written: {error.strerror}", BAD_INPUT)
             if os.environ.get("ELF_DEBUG"):
                 raise
             what = f"{type(error).__name__}: {error}"
@@ -61,6 +64,7 @@ def _fail(message: str, code: int) -> None:
 
 
 @click.group(cls=Elf, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="elf-studio", prog_name="elf")
 def cli() -> None:
     """Edit text with an Embedded Language Flow model."""
 

@@ -71,6 +71,8 @@ def run_edit(editor: str, given: dict[str, Any], *, needs_text: bool = True) -> 
     knobs = {name: value for name, value in knobs.items() if value is not None}
     SampleSpec(**knobs)  # refuse what is out of range before seconds of loading
     model, backend, dtype = (given.pop(name) for name in ("model", "backend", "dtype"))
+    if model == "":
+        raise ElfError("--model is empty; name a model of `elf models list` or a directory")
     shown = _Shown(**{name: given.pop(name) for name in ("as_json", "diff", "trajectory")})
     keep, distinct = not given.pop("no_history"), not given.pop("repeats")
     given["rank"] = given["rank"] or "sample"

@@ -35,7 +35,8 @@ def check_spans(
     for start, stop in sorted(ranges):
         if not 0 <= start <= stop <= len(text) or (start == stop and not empty):
             raise ElfError(
-                f"{what} {start}:{stop} is empty or lies outside the text's {len(text)} characters"
+                f"{what} {start}:{stop} is empty, backwards or outside the text's "
+                f"{len(text)} characters"
             )
         wide = widen(text, start, stop)
         if wide != (start, stop):

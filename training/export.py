@@ -31,9 +31,7 @@ def model_config(config: TrainConfig) -> ModelConfig:
 def load_run(directory: Path) -> tuple[TrainConfig, State]:
     """A run's config and last checkpoint."""
     config = saved_config(directory)
-    state, _ = checkpoint.load(
-        checkpoint.latest(directory / "checkpoints"), initial_state(config)
-    )
+    state, _ = checkpoint.load(checkpoint.latest(directory / "checkpoints"), initial_state(config))
     return config, state
 
 

@@ -8,7 +8,7 @@ encoded by its bytes here and pieces are joined here.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -170,9 +170,21 @@ def load_tokenizer(spec: TokenizerSpec, directory: Path) -> Tokenizer:
         return HuggingFaceTokenizer(where, spec.pad_id, spec.eos_id)
     if spec.kind == "bytes":
         return BytesTokenizer(spec.pad_id, spec.eos_id)
+    if spec.kind in _PLUGGED:
+        return _PLUGGED[spec.kind](spec, directory)
     raise ElfError(
-        f"tokenizer kind '{spec.kind}' is unknown; use sentencepiece, huggingface or bytes"
+        f"tokenizer kind '{spec.kind}' is unknown; use sentencepiece, huggingface or bytes, or "
+        "register it with elf_engine.tokens.register"
     )
+
+
+MakeTokenizer = Callable[[TokenizerSpec, Path], Tokenizer]
+_PLUGGED: dict[str, MakeTokenizer] = {}
+
+
+def register(kind: str, make: MakeTokenizer) -> None:
+    """Make tokenizer `kind` available; `make(spec, model directory)` gives the tokenizer."""
+    _PLUGGED[kind] = make
 
 
 def _check_text(text: str) -> None:

@@ -39,6 +39,7 @@ class Elf(click.Group):
             return run(*args, standalone_mode=False, **extra)
         try:
             result = run(*args, standalone_mode=False, **extra)
+            sys.stdout.flush()  # here, where a full disk can still be told in one line
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             sys.exit(BAD_INPUT)
@@ -50,6 +51,8 @@ class Elf(click.Group):
             sys.exit(INTERRUPTED)
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                # What is still buffered would fail once more as the program ends.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 _fail(f"the output cannot be written: {error.strerror}", BAD_INPUT)
             if os.environ.get("ELF_DEBUG"):
                 raise

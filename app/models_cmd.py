@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from elf_engine.config import ModelConfig
 
 
 @click.group()
@@ -119,6 +116,7 @@ def _rows() -> list[dict[str, str]]:
 
 
 def _local(name: str, path: Path, where: str) -> dict[str, str]:
+    from app.model_facts import millions, parameters
     from elf_engine import model_dir
     from elf_engine.errors import ElfError
 
@@ -126,17 +124,8 @@ def _local(name: str, path: Path, where: str) -> dict[str, str]:
         config = model_dir.load_config(path)
     except ElfError as error:
         return {"name": name, "size": "-", "task": "broken", "where": f"{where}: {error}"}
-    size, tasks = _size(config), ", ".join(config.layout.tasks) or "none"
+    size, tasks = millions(parameters(config)), ", ".join(config.layout.tasks) or "none"
     return {"name": name, "size": size, "task": tasks, "where": where}
-
-
-def _size(config: ModelConfig) -> str:
-    from math import prod
-
-    from elf_engine import model_dir
-
-    numbers = sum(prod(shape) for shape in model_dir.expected_shapes(config.network).values())
-    return f"{numbers / 1e6:.0f}M" if numbers >= 1e7 else f"{numbers / 1e6:.1f}M"
 
 
 def _show_published(name: str, as_json: bool) -> None:

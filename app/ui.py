@@ -21,6 +21,7 @@ from app.store import Store
 from app.tabs.common import LiveRuns, Page
 from app.tabs.editor import EditorKind, EditorTab
 from app.tabs.history import HistoryTab
+from app.tabs.pairs import PAIR_KINDS, PairTab
 from elf_engine.errors import ElfError
 
 log = logging.getLogger(__name__)
@@ -59,14 +60,6 @@ KINDS = (
         r"Mark a gap with [[2-6]] (2 to 6 tokens), [[4]] or [[]]; a token is a short word or a "
         r"piece of one. Write \[[ for the signs themselves.",
     ),
-    EditorKind(
-        "translate",
-        "Translate",
-        "Translate",
-        "German text",
-        "Das Haus steht auf dem Hügel.",
-        "From German into English.",
-    ),
 )
 
 
@@ -89,9 +82,12 @@ def build(service: Service, store: Store, model: str = "", backend: str = "torch
         with gr.Tabs() as tabs:
             page = Page(service, runs, tabs, chooser, device)
             editors = {kind.name: EditorTab(page, kind) for kind in KINDS}
-            HistoryTab(page, store, editors)
-        for name in ("draft", "translate"):
-            editors[name].send_to(editors["infill"])
+            pairs = {kind.name: PairTab(page, kind) for kind in PAIR_KINDS}
+            HistoryTab(page, store, {**editors, **pairs})
+        editors["draft"].send_to(editors["infill"])
+        for pair in pairs.values():
+            pair.send_to(editors["draft"], "use")
+            pair.send_to(editors["infill"], "infill")
 
         def leave(request: gr.Request) -> None:
             runs.stop(str(request.session_hash or ""))

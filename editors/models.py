@@ -31,5 +31,10 @@ def choose_model(task: str) -> str:
             found.append((len(tasks), name not in bundled, name))
     if found:
         return min(found)[2]
-    fetch = f"; fetch one with: elf models pull {_FETCH[task]}" if task in _FETCH else ""
-    raise ElfError(f"no model here can {task} (here: {', '.join(known) or 'none'}){fetch}")
+    here = ", ".join(known) or "none"
+    raise ElfError(f"no model here can {task} (here: {here}){fetch_hint(task)}")
+
+
+def fetch_hint(task: str) -> str:
+    """The end of a message: how to get a published model for `task`, where there is one."""
+    return f"; fetch one with: elf models pull {_FETCH[task]}" if task in _FETCH else ""

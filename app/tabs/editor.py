@@ -163,6 +163,15 @@ class EditorTab:
                 **HIDDEN,
             )
 
+    def receive(self, text: str, parent: str | None) -> dict[Any, Any]:
+        """Updates that take over a text of another tab and show this one."""
+        tabs = gr.update(selected=self.kind.name)
+        return {self.text: self.as_input(text), self.parent: parent, self.page.tabs: tabs}
+
+    def receives(self) -> list[Any]:
+        """The widgets `receive` updates."""
+        return [self.text, self.parent, self.page.tabs]
+
     def as_input(self, text: str) -> str:
         """Plain text as this editor's input: to infill, "[[" in a text is no gap."""
         return escape(text) if self.kind.name == "infill" else text

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import gradio as gr
 
 from app.records import Generation, StoredStep
 from app.store import Store
 from app.tabs.common import HIDDEN, Page, guarded, warn
-from app.tabs.editor import EditorTab
 from editors.request import EditRequest
 
 COLUMNS = ["Text", "Editor", "Model", "Seed", "Time (UTC)", "Id"]
@@ -20,10 +19,18 @@ ROWS = 100
 ALL = "all editors"
 
 
+class Restores(Protocol):
+    """A tab that can take a stored result back."""
+
+    def restore(self, found: Generation) -> dict[Any, Any]: ...
+
+    def restorable(self) -> list[Any]: ...
+
+
 class HistoryTab:
     """Builds the tab. Rows are found by the id they show, so sorting cannot mislead."""
 
-    def __init__(self, page: Page, store: Store, editors: Mapping[str, EditorTab]) -> None:
+    def __init__(self, page: Page, store: Store, editors: Mapping[str, Restores]) -> None:
         self.page, self.store, self.editors = page, store, editors
         with gr.Tab("History", id="history") as self.tab, gr.Row(elem_classes="elf-columns"):
             with gr.Column(scale=7, min_width=340):
@@ -178,6 +185,7 @@ class HistoryTab:
 
 
 ON_THE_PAGE = {"editor", "text", "count", "first", "length", "settings", "texts_every_step"}
+ON_THE_PAGE |= {"rank"}
 ON_THE_PAGE |= {"quality"}  # already in the settings that were used
 
 

@@ -111,18 +111,11 @@ class RunView:
         return updates
 
     def _finished(self, result: EditResult, id: str | None) -> dict[Any, Any]:
-        place = result.index - self.request.first
-        if place in self.results or not 0 <= place < self.request.count:
-            # A replaced candidate carries a later sample number; it takes a place left empty.
-            place = next(i for i in range(self.request.count) if i not in self.results)
+        place = self._place(result)
         self.results[place] = result
         self.ids[place] = id
         c = self.panel.candidates[place]
-        lines = [
-            f"seed {result.seed}, sample {result.index}, {result.seconds:.1f} s, "
-            f"{result.model} on {result.backend}",
-            settings_line(result.settings),
-        ]
+        lines = self._lines(result, place)
         return {
             c.text: gr.update(value=result.text, elem_classes=""),
             c.caption: caption_html(lines, list(result.warnings)),
@@ -130,6 +123,20 @@ class RunView:
             c.infill: gr.update(interactive=True),
             self.panel.ids: list(self.ids),
         }
+
+    def _place(self, result: EditResult) -> int:
+        place = result.index - self.request.first
+        if place in self.results or not 0 <= place < self.request.count:
+            # A replaced candidate carries a later sample number; it takes a place left empty.
+            place = next(i for i in range(self.request.count) if i not in self.results)
+        return place
+
+    def _lines(self, result: EditResult, place: int) -> list[str]:
+        return [
+            f"seed {result.seed}, sample {result.index}, {result.seconds:.1f} s, "
+            f"{result.model} on {result.backend}",
+            settings_line(result.settings),
+        ]
 
     def _end(self, stopped: bool) -> dict[Any, Any]:
         self.done = True

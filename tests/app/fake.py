@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -13,12 +14,23 @@ from editors.request import EditRequest, EditResult, Progress
 from elf_engine.config import LayoutSpec, ModelConfig, SampleSpec
 from elf_engine.errors import ElfError
 
-TASKS = {"draft": 5, "infill": 6, "translate": 7}
+TASKS = {"draft": 5, "infill": 6, "translate": 7, "summarise": 8, "modernise": 9}
 DEFAULTS = {
     "draft": SampleSpec(steps=6, guidance=3.0),
     "infill": SampleSpec(steps=6, guidance=2.0),
     "translate": SampleSpec(steps=6, sampler="ode", condition_guidance=1.5),
+    "summarise": SampleSpec(steps=6),
+    "modernise": SampleSpec(steps=6),
 }
+
+
+PAIRS = ("translate", "summarise", "modernise")
+
+
+def parts(text: str) -> int:
+    """A text that holds "in 3 parts" takes as many runs of the steps."""
+    found = re.search(r"in (\d) parts", text)
+    return int(found[1]) if found else 1
 
 
 @dataclass
@@ -43,7 +55,8 @@ class FakeWorld:
         return Runtime(self.load, self.run, self.config, lambda: self.names)
 
     def config(self, name: str) -> ModelConfig:
-        return ModelConfig(name=name, layout=LayoutSpec(tasks=TASKS), defaults=DEFAULTS)
+        tasks = {"draft": 5} if name.startswith("only-draft") else TASKS
+        return ModelConfig(name=name, layout=LayoutSpec(tasks=tasks), defaults=DEFAULTS)
 
     def load(self, model: str, backend: str) -> FakeEngine:
         self.loaded.append((model, backend))
@@ -55,17 +68,17 @@ class FakeWorld:
         spec = request.settings or DEFAULTS[request.editor]
         start = time.monotonic()
         try:
-            for step in range(1, spec.steps + 1):
+            steps = spec.steps * parts(request.text)
+            for step in range(1, steps + 1):
                 if "gate" in request.text:
                     self.gate.acquire()
                 if "boom" in request.text:
                     raise RuntimeError("secret inner detail")
                 time.sleep(self.pace)
                 self.steps_made.append((request.text, step))
-                texts = tuple(self._text(request, i, step / spec.steps) for i in _samples(request))
-                yield Progress(
-                    step, spec.steps, step / spec.steps, texts if request.texts_every_step else ()
-                )
+                clear = step / steps
+                texts = tuple(self._text(request, i, clear) for i in _samples(request))
+                yield Progress(step, steps, clear, texts if request.texts_every_step else ())
             for i in _samples(request):
                 yield self.result(engine, request, spec, i, time.monotonic() - start)
         finally:
@@ -91,6 +104,8 @@ class FakeWorld:
             backend=engine.backend,
             settings=settings,
             seconds=seconds,
+            warnings=("it may go on",) if request.editor in PAIRS else (),
+            scores={"fit": -0.5 - i} if request.rank == "fit" else {},
         )
 
 

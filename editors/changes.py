@@ -38,17 +38,21 @@ def show_changes(text: str, changes: Iterable[Change]) -> list[str]:
 
 def word_diff(before: str, after: str) -> str:
     """Both texts in one: `[-gone-]` and `{+new+}`, by words."""
-    old, new = _words(before), _words(after)
     out = []
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for kind, a, b, c, d in matcher.get_opcodes():
-        gone, come = "".join(old[a:b]), "".join(new[c:d])
-        if kind == "equal":
+    for gone, come in word_pieces(before, after):
+        if gone == come:
             out.append(gone)
         else:
             out += [f"[-{gone}-]"] if gone else []
             out += [f"{{+{come}+}}"] if come else []
     return "".join(out)
+
+
+def word_pieces(before: str, after: str) -> list[tuple[str, str]]:
+    """Both texts in pieces by words, each as it was and as it is; equal where nothing changed."""
+    old, new = _words(before), _words(after)
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    return [("".join(old[a:b]), "".join(new[c:d])) for _, a, b, c, d in matcher.get_opcodes()]
 
 
 def _words(text: str) -> list[str]:

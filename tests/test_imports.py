@@ -26,7 +26,7 @@ ENGINE_ORDER = (
     ("errors", "types"),
     ("config", "weights", "flow", "tensor_file"),
     ("tokens", "layout", "encoders", "model_dir", "noise", "constraint", "backends"),
-    ("times", "guidance", "published"),
+    ("times", "guidance", "published", "metrics"),
     ("samplers",),
     ("pipeline",),
 )

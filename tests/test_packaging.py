@@ -91,9 +91,9 @@ def _declared(*extras: str) -> set[str]:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("elf_engine", ("jax", "torch")),
+        ("elf_engine", ("jax", "torch", "eval")),
         ("editors", ()),
-        ("app", ("app",)),
+        ("app", ("app", "eval")),
         ("training", ("jax", "train")),
         ("benchmarks", ("jax", "torch")),
         ("tests", tuple(EXTRAS)),

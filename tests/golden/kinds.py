@@ -12,6 +12,7 @@ from tests.golden import (
     estimate,
     forward,
     optim,
+    scores,
     t5,
     train,
     trajectory,
@@ -124,5 +125,6 @@ def _file(path: Path) -> Item:
 def _json(path: Path) -> list[Item]:
     """Scores are a kind of their own; inputs and file lists belong to other files."""
     content = read_json(path)
-    scores = isinstance(content, dict) and any("bleu" in key.lower() for key in content)
-    return [Item(path, Kind("scores"), Archive(path, {}))] if scores else []
+    if not (isinstance(content, dict) and any("bleu" in key.lower() for key in content)):
+        return []
+    return [Item(path, Kind("scores", scores.check, arrayless=True), Archive(path, {}))]

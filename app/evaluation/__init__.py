@@ -1,0 +1,1 @@
+"""Evaluation: sampling, scoring, sweeps and reports as commands."""

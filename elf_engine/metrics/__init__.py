@@ -1,0 +1,1 @@
+"""Scores of generated text (ELF.md, "Scores"). Importing this loads no model and no library."""

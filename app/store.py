@@ -1,86 +1,76 @@
 """The history: every finished result, with all that is needed to make it again.
 
-SQLite through SQLAlchemy, or any database `ELF_DATABASE_URL` names. The schema is brought up to
-date when the database is first used. Whatever goes wrong is an ElfError of one line, so a caller
+SQLite through SQLAlchemy, or PostgreSQL where `ELF_DATABASE_URL` says so. The schema is brought up
+to date when the database is first used. Whatever goes wrong is an ElfError of one line, so a caller
 can show the text and say that it was not kept.
 """
 
 from __future__ import annotations
 
-import functools
 import json
-import os
-import platform
-import secrets
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
-from datetime import UTC, datetime
-from importlib import metadata
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from app.records import Generation, StoredStep
+from app import store_rows
+from app.records import Filter, Generation, Preset, StoredStep
+from app.store_database import Database, shorten
+from app.store_query import Condition, clean_tag, conditions, owned
+from app.store_rows import ALPHABET, storable, to_generation, to_row
+from app.store_schema import generations, presets, steps, tags
 from editors.request import EditRequest, EditResult
-from elf_engine.config import from_dict
 from elf_engine.errors import ElfError
-from elf_engine.model_dir import home
 
-SCHEMA = "0001"
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u
-_TIME_CHARS, _TAIL_CHARS = 9, 5
+Conditions: TypeAlias = list[Condition]
 
-_meta = sa.MetaData()
-_generations = sa.Table(
-    "generations",
-    _meta,
-    *(sa.Column(name, sa.Text) for name in ("id", "parent_id", "created_utc", "editor")),
-    *(sa.Column(name, sa.Text) for name in ("input", "output", "request_json", "settings_json")),
-    sa.Column("seed", sa.BigInteger),
-    sa.Column("sample_index", sa.Integer),
-    *(sa.Column(name, sa.Text) for name in ("model", "model_hash", "backend")),
-    sa.Column("seconds", sa.Float),
-    *(sa.Column(name, sa.Text) for name in ("warnings_json", "versions_json")),
-)
-_steps = sa.Table(
-    "steps",
-    _meta,
-    sa.Column("generation_id", sa.Text),
-    sa.Column("i", sa.Integer),
-    sa.Column("t", sa.Float),
-    sa.Column("text", sa.Text),
-)
+_PAGE = 200
+_LONGEST_NAME = 64
+_MOST_ANCESTORS = 1000
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import did: results added, already there, and added without the one they were
+    edited from, since that is in neither place."""
+
+    added: int
+    known: int
+    unlinked: int
 
 
 class Store:
-    """The history at `target`: a path, a database URL, or None for the person's own
-    (`default_target`). Safe to use from several threads and processes at once.
+    """The history at `target`: a path, a database URL, or None for the person's own (see
+    `Database`). Making one touches nothing. Safe to use from several threads and processes.
 
-    Making a Store touches nothing; the database is opened, created and migrated at first use,
-    and tried again after a failure.
+    Every method raises ElfError when the database is locked, read-only, full or unusable.
     """
 
     def __init__(self, target: str | Path | None = None, *, busy_seconds: float = 5.0) -> None:
-        target = default_target() if target is None else target
-        self._path = None if "://" in str(target) else Path(target).expanduser()
-        url = str(target) if self._path is None else f"sqlite:///{self._path}"
-        try:
-            self._url = sa.make_url(url)
-        except SQLAlchemyError:
-            raise ElfError(f"history: '{_shorten(url)}' is no database URL or path") from None
-        self._busy_seconds = busy_seconds
-        self._lock = threading.Lock()
-        self._engine: sa.Engine | None = None
+        self._database = Database(target, busy_seconds)
+        self.owner: str | None = None
+
+    def of(self, owner: str | None) -> Store:
+        """The same history as one account sees it: what it adds belongs to it, and it finds
+        nothing else. "" is the owner where there are no accounts; None sees and may do all."""
+        seen = object.__new__(Store)
+        seen._database, seen.owner = self._database, owner
+        return seen
 
     @property
     def where(self) -> str:
         """Where the history lies, with any password hidden."""
-        return str(self._path or self._url.render_as_string(hide_password=True))
+        return self._database.where
+
+    def close(self) -> None:
+        """Close the connections; the store may be used again."""
+        self._database.close()
+
+    # --- results ------------------------------------------------------------------------------
 
     def add(
         self,
@@ -89,235 +79,300 @@ class Store:
         *,
         parent_id: str | None = None,
         steps: Sequence[StoredStep] = (),
+        owner: str | None = None,
     ) -> str:
-        """Save one result and return its id, which sorts by time. On disk when this returns.
-
-        Raises ElfError when the database is locked, read-only, full or otherwise unusable.
-        """
-        row = {
-            "id": new_id(),
-            "parent_id": parent_id,
-            "created_utc": datetime.now(UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
-            "editor": result.editor,
-            "input": _storable(result.input),
-            "output": _storable(result.text),
-            "request_json": _dump(asdict(request)),
-            "settings_json": _dump(result.settings),
-            "seed": result.seed,
-            "sample_index": result.index,
-            "model": result.model,
-            "model_hash": result.model_hash,
-            "backend": result.backend,
-            "seconds": result.seconds,
-            "warnings_json": _dump(result.warnings),
-            "versions_json": _dump(versions()),
-        }
+        """Save one result and return its id, which sorts by time. On disk when this returns."""
+        mine = (self.owner or "") if owner is None else owner
+        made = store_rows.fresh(result, request, parent_id, mine)
         with self._connect(write=True) as connection:
-            connection.execute(_generations.insert(), row)
-            if steps:
-                rows = [
-                    {"generation_id": row["id"], **asdict(s), "text": _storable(s.text)}
-                    for s in steps
-                ]
-                connection.execute(_steps.insert(), rows)
-        return str(row["id"])
+            connection.execute(generations.insert(), self._row(made))
+            self._add_steps(connection, made.id, steps)
+        return made.id
 
     def get(self, id: str) -> Generation:
-        """The result with this id, or with the only id that starts so. Raises ElfError."""
+        """The result with this id, or with the only id that starts so; deleted ones too.
+        Raises ElfError."""
         prefix = id.strip().lower()
-        if not prefix or set(prefix) - set(_ALPHABET):
+        if not prefix or set(prefix) - set(ALPHABET):
             raise ElfError(
-                f"history: '{_shorten(id)}' is no result id; `elf history list` shows them"
+                f"history: '{shorten(id)}' is no result id; `elf history list` shows them"
             )
-        query = sa.select(_generations).where(_generations.c.id.startswith(prefix)).limit(2)
-        with self._connect() as connection:
-            rows = connection.execute(query).mappings().all()
-        if not rows:
-            raise ElfError(f"history: no result '{_shorten(id)}'; `elf history list` shows them")
-        if len(rows) > 1:
+        starts = generations.c.id.startswith(prefix)
+        found = self._select([starts, *owned(self.owner)], limit=2)
+        exact = [g for g in found if g.id == prefix]
+        if not found:
+            raise ElfError(f"history: no result '{shorten(id)}'; `elf history list` shows them")
+        if len(found) > 1 and not exact:
             raise ElfError(f"history: several results start with '{prefix}'; give more of the id")
-        return _generation(rows[0])
+        return (exact or found)[0]
 
     def list(
-        self, limit: int = 50, before: str | None = None, editor: str | None = None
+        self,
+        limit: int = 50,
+        before: str | None = None,
+        editor: str | None = None,
+        wanted: Filter | None = None,
     ) -> Sequence[Generation]:
-        """Newest first; `before` continues after that id of an earlier page."""
+        """Newest first; `before` continues after that id of an earlier page. Raises ElfError for
+        a filter that says nothing, such as a date that is none."""
         if limit < 1:
             raise ElfError(f"history: limit {limit} is below 1")
-        query = sa.select(_generations).order_by(_generations.c.id.desc()).limit(limit)
+        where = self._where(wanted, editor)
         if before is not None:
-            query = query.where(_generations.c.id < before)
-        if editor is not None:
-            query = query.where(_generations.c.editor == editor)
-        with self._connect() as connection:
-            return [_generation(row) for row in connection.execute(query).mappings()]
+            where.append(generations.c.id < before)
+        return self._select(where, limit)
 
-    def count(self, editor: str | None = None) -> int:
+    def count(self, editor: str | None = None, wanted: Filter | None = None) -> int:
         """Number of results, of one editor or of all."""
-        query = sa.select(sa.func.count()).select_from(_generations)
-        if editor is not None:
-            query = query.where(_generations.c.editor == editor)
+        query = sa.select(sa.func.count()).select_from(generations)
         with self._connect() as connection:
-            return int(connection.execute(query).scalar_one())
+            where = self._where(wanted, editor)
+            return int(connection.execute(query.where(*where)).scalar_one())
 
     def steps(self, id: str) -> Sequence[StoredStep]:
         """The steps kept for the result with this full id, in order; empty if none were."""
-        query = sa.select(_steps.c.i, _steps.c.t, _steps.c.text).order_by(_steps.c.i)
+        query = sa.select(steps.c.i, steps.c.t, steps.c.text).order_by(steps.c.i)
+        mine = sa.select(generations.c.id).where(generations.c.id == id, *owned(self.owner))
         with self._connect() as connection:
-            rows = connection.execute(query.where(_steps.c.generation_id == id))
+            rows = connection.execute(query.where(steps.c.generation_id.in_(mine)))
             return [StoredStep(*row) for row in rows]
 
-    def close(self) -> None:
-        """Close the connections; the store may be used again."""
-        with self._lock:
-            if self._engine is not None:
-                self._engine.dispose()
-            self._engine = None
+    def ancestors(self, id: str) -> Sequence[Generation]:
+        """What the result with this full id was edited from, and what that was, first one first."""
+        line: list[Generation] = []
+        above = self.get(id).parent_id
+        while above is not None and len(line) < _MOST_ANCESTORS:
+            found = self._select([generations.c.id == above, *owned(self.owner)], 1)
+            if not found or any(g.id == above for g in line):
+                break
+            line.append(found[0])
+            above = found[0].parent_id
+        return line[::-1]
 
-    @contextmanager
-    def _connect(self, write: bool = False) -> Iterator[sa.Connection]:
-        """A connection in a transaction, its errors in one line."""
-        try:
-            with self._lock:
-                if self._engine is None:
-                    self._engine = self._open()
-            engine = self._engine.execution_options(elf_write=write)
-            with engine.begin() as connection:
-                yield connection
-        except ImportError as error:
-            raise ElfError(f"history {self.where} needs the package '{error.name}'") from error
-        except (SQLAlchemyError, OSError) as error:
-            raise ElfError(self._explain(error)) from error
+    def children(self, id: str) -> Sequence[Generation]:
+        """What was edited from the result with this full id, newest first."""
+        return self._select([generations.c.parent_id == id, *self._where(None)], _PAGE)
 
-    def _open(self) -> sa.Engine:
-        sqlite = self._url.get_backend_name() == "sqlite"
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            # A history is private: readable by its owner alone from the first byte.
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDONLY, 0o600))
-        options = {"timeout": self._busy_seconds} if sqlite else {}
-        engine = sa.create_engine(self._url, connect_args=options)
-        if sqlite:
-            sa.event.listen(engine, "connect", _prepare_sqlite)
-            sa.event.listen(engine, "begin", _begin_sqlite)
-        try:
-            _migrate(engine)
-        except BaseException:
-            engine.dispose()
-            raise
-        return engine
+    def models(self) -> Sequence[str]:
+        """Names of the models that results come from."""
+        query = sa.select(generations.c.model).where(*owned(self.owner)).distinct()
+        with self._connect() as connection:
+            return sorted(connection.execute(query).scalars())
 
-    def _explain(self, error: Exception) -> str:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        text = (str(cause).strip() or type(cause).__name__).splitlines()[0]
-        for sign, advice in (
-            ("locked", "is locked by another program; close that or try again"),
-            ("readonly", "is read-only; make it writable or set ELF_HOME elsewhere"),
-            ("disk is full", "has no room left; free some disk space or set ELF_HOME elsewhere"),
-        ):
-            if sign in text:
-                return f"history {self.where} {advice}"
-        return f"history {self.where} cannot be used: {_shorten(text)}"
+    # --- marks --------------------------------------------------------------------------------
 
+    def star(self, id: str, on: bool = True) -> None:
+        """Star the result with this full id, or take the star off."""
+        self._update([id], starred=on)
 
-def default_target() -> str:
-    """ELF_DATABASE_URL, or history.db in `home()`."""
-    return os.environ.get("ELF_DATABASE_URL") or str(home() / "history.db")
+    def prefer(self, id: str, on: bool = True) -> None:
+        """Mark the result with this full id as the preferred one of a comparison, or unmark it."""
+        self._update([id], preferred=on)
 
+    def delete(self, *ids: str) -> int:
+        """Put the results with these full ids aside until `undelete` or `prune`; how many."""
+        return self._update(ids, generations.c.deleted_utc.is_(None), deleted_utc=store_rows.now())
 
-class _Ids:
-    """Ids that sort by time, also within one millisecond of one process."""
+    def undelete(self, *ids: str) -> int:
+        """Take the deletion of these results back; how many were deleted."""
+        return self._update(ids, generations.c.deleted_utc.is_not(None), deleted_utc=None)
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._last = 0
+    def tag(self, id: str, *names: str) -> None:
+        """Give the result with this full id tags. Raises ElfError for one that is none."""
+        cleaned = {clean_tag(name) for name in names}
+        found = self.get(id)
+        rows = [{"generation_id": id, "tag": t} for t in sorted(cleaned - {*found.tags})]
+        if rows:
+            with self._connect(write=True) as connection:
+                connection.execute(tags.insert(), rows)
 
-    def next(self) -> str:
-        bits = 5 * _TAIL_CHARS
-        with self._lock:
-            fresh = (time.time_ns() // 1_000_000 << bits) | secrets.randbits(bits)
-            # A clock put back must not put new results before old ones.
-            self._last = max(fresh, self._last + 1)
-            number = self._last
-        size = _TIME_CHARS + _TAIL_CHARS
-        return "".join(_ALPHABET[number >> 5 * i & 31] for i in reversed(range(size)))
+    def untag(self, id: str, *names: str) -> None:
+        """Take these tags off the result with this full id."""
+        cleaned = [clean_tag(name) for name in names]
+        found = self.get(id)
+        with self._connect(write=True) as connection:
+            hit = (tags.c.generation_id == found.id, tags.c.tag.in_(cleaned))
+            connection.execute(tags.delete().where(*hit))
 
+    def tags(self) -> dict[str, int]:
+        """Every tag in use and the number of results that carry it."""
+        query = (
+            sa.select(tags.c.tag, sa.func.count())
+            .join(generations, generations.c.id == tags.c.generation_id)
+            .where(*self._where(None))
+            .group_by(tags.c.tag)
+            .order_by(tags.c.tag)
+        )
+        with self._connect() as connection:
+            return {name: int(number) for name, number in connection.execute(query)}
 
-new_id = _Ids().next
+    # --- all at once --------------------------------------------------------------------------
 
+    def export(
+        self, wanted: Filter | None = None
+    ) -> Iterator[tuple[Generation, Sequence[StoredStep]]]:
+        """Every result, oldest first, with its steps. New results do not disturb it."""
+        after = ""
+        while True:
+            where = [*self._where(wanted), generations.c.id > after]
+            page = self._select(where, _PAGE, oldest_first=True)
+            for g in page:
+                yield g, self.steps(g.id)
+            if len(page) < _PAGE:
+                return
+            after = page[-1].id
 
-@functools.cache
-def versions() -> dict[str, str]:
-    """Versions of what takes part in making a text. Found without importing any of it."""
-    found = {"python": platform.python_version()}
-    for name in ("elf-studio", "numpy", "torch", "jax", "jaxlib"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    def take(self, found: Iterable[tuple[Generation, Sequence[StoredStep]]]) -> Imported:
+        """Add results that were exported, ids and all: every one, or none when this raises. Those
+        that are there already stay as they are. An account takes them as its own."""
+        added: list[tuple[str, str | None]] = []
+        known = 0
+        with self._connect(write=True) as connection:
+            has = sa.select(generations.c.id)
+            for g, trace in found:
+                if connection.execute(has.where(generations.c.id == g.id)).first():
+                    known += 1
+                    continue
+                mine = g if self.owner is None else replace(g, owner=self.owner)
+                # Parents may come later; the links are made when all are there.
+                connection.execute(generations.insert(), self._row(mine) | {"parent_id": None})
+                self._add_steps(connection, g.id, trace)
+                if g.tags:
+                    names = [{"generation_id": g.id, "tag": tag} for tag in g.tags]
+                    connection.execute(tags.insert(), names)
+                added.append((g.id, g.parent_id))
+            unlinked = 0
+            for id, parent in added:
+                if parent is None:
+                    continue
+                there = sa.exists(has.where(generations.c.id == parent, *owned(self.owner)))
+                link = generations.update().where(generations.c.id == id, there)
+                unlinked += not connection.execute(link.values(parent_id=parent)).rowcount
+        return Imported(len(added), known, unlinked)
 
+    def prune(
+        self,
+        older_than: timedelta | None = None,
+        *,
+        deleted_only: bool = False,
+        keep_starred: bool = True,
+        dry_run: bool = False,
+    ) -> int:
+        """Remove results for good: those made, or with `deleted_only` deleted, before the time that
+        long ago. Returns how many; with `dry_run` none goes. Raises ElfError for no condition."""
+        if older_than is None and not deleted_only:
+            raise ElfError("history: nothing says what to remove; give an age, or the deleted ones")
+        g = generations.c
+        where = owned(self.owner)
+        since = g.deleted_utc if deleted_only else g.created_utc
+        if older_than is not None:
+            where.append(since < store_rows.stamp(_ago(older_than)))
+        where += [g.deleted_utc.is_not(None)] if deleted_only else []
+        where += [g.starred.is_(False)] if keep_starred else []
+        gone = sa.select(g.id).where(*where)
+        with self._connect(write=not dry_run) as connection:
+            count = sa.select(sa.func.count()).select_from(gone.subquery())
+            number = int(connection.execute(count).scalar_one())
+            if dry_run or not number:
+                return number
+            unlink = generations.update().where(g.parent_id.in_(gone)).values(parent_id=None)
+            connection.execute(unlink)
+            connection.execute(generations.delete().where(*where))
+        self._database.compact()
+        return number
 
-def _migrate(engine: sa.Engine) -> None:
-    """Bring the schema to SCHEMA, whole or not at all."""
-    with engine.connect() as connection:
-        if _revision(connection) == SCHEMA:
-            return
-    from alembic import command
-    from alembic.config import Config
-    from alembic.util import CommandError
+    # --- presets ------------------------------------------------------------------------------
 
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    with engine.connect().execution_options(elf_write=True) as connection, connection.begin():
-        config.attributes["connection"] = connection
-        try:
-            command.upgrade(config, "head")
-        except CommandError as error:
+    def save_preset(self, name: str, editor: str, settings: dict[str, Any]) -> None:
+        """Keep settings of an editor under a name; an earlier one of that name is replaced.
+        Raises ElfError for a name that is empty or too long."""
+        key = self._preset_key(name, editor)
+        row = key | {"settings_json": storable(json.dumps(settings, ensure_ascii=False))}
+        with self._connect(write=True) as connection:
+            connection.execute(presets.delete().where(*_equal(key)))
+            connection.execute(presets.insert(), row)
+
+    def presets(self, editor: str | None = None) -> Sequence[Preset]:
+        """The presets, of one editor or of all, by name."""
+        p = presets.c
+        query = sa.select(p.name, p.editor, p.settings_json).where(p.owner == (self.owner or ""))
+        query = query if editor is None else query.where(p.editor == editor)
+        with self._connect() as connection:
+            rows = connection.execute(query.order_by(p.name, p.editor)).all()
+        return [Preset(name, kind, json.loads(settings)) for name, kind, settings in rows]
+
+    def delete_preset(self, name: str, editor: str) -> bool:
+        """Remove a preset; False when there was none."""
+        gone = presets.delete().where(*_equal(self._preset_key(name, editor)))
+        with self._connect(write=True) as connection:
+            return connection.execute(gone).rowcount > 0
+
+    def _preset_key(self, name: str, editor: str) -> dict[str, str]:
+        name = storable(" ".join(name.split()))
+        if not name or len(name) > _LONGEST_NAME:
             raise ElfError(
-                f"history was written by a newer ELF Studio ({_shorten(str(error))}); "
-                "update, or set ELF_HOME elsewhere"
-            ) from error
+                f"preset '{shorten(name)}' needs a name of 1 to {_LONGEST_NAME} characters"
+            )
+        return {"owner": self.owner or "", "editor": editor, "name": name}
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _connect(self, write: bool = False) -> AbstractContextManager[sa.Connection]:
+        return self._database.connect(write)
+
+    def _where(self, wanted: Filter | None, editor: str | None = None) -> Conditions:
+        wanted = wanted or Filter()
+        wanted = wanted if editor is None else replace(wanted, editor=editor)
+        return conditions(wanted, self.owner, self._database.sqlite)
+
+    def _select(
+        self, where: Sequence[Condition], limit: int, oldest_first: bool = False
+    ) -> Sequence[Generation]:
+        g = generations.c
+        order = g.id.asc() if oldest_first else g.id.desc()
+        query = sa.select(generations).where(*where).order_by(order).limit(limit)
+        with self._connect() as connection:
+            rows = connection.execute(query).mappings().all()
+            marked = sa.select(tags).where(tags.c.generation_id.in_([row["id"] for row in rows]))
+            named: dict[str, list[str]] = {}
+            for id, tag in connection.execute(marked):
+                named.setdefault(id, []).append(tag)
+        return [to_generation(row, named.get(row["id"], ())) for row in rows]
+
+    def _update(self, ids: Sequence[str], *where: Condition, **values: Any) -> int:
+        """Raises ElfError when one id, of several or one, is not there."""
+        with self._connect(write=True) as connection:
+            mine = [generations.c.id.in_(ids), *owned(self.owner)]
+            there = set(connection.execute(sa.select(generations.c.id).where(*mine)).scalars())
+            for id in ids:
+                if id not in there:
+                    raise ElfError(f"history: no result '{shorten(id)}'")
+            changed = connection.execute(generations.update().where(*mine, *where).values(values))
+            return changed.rowcount
+
+    def _row(self, made: Generation) -> dict[str, Any]:
+        row = to_row(made)
+        return row if self._database.sqlite else {k: _no_nul(v) for k, v in row.items()}
+
+    def _add_steps(self, connection: sa.Connection, id: str, trace: Sequence[StoredStep]) -> None:
+        rows = [{"generation_id": id, **asdict(s), "text": storable(s.text)} for s in trace]
+        if not self._database.sqlite:
+            rows = [{k: _no_nul(v) for k, v in row.items()} for row in rows]
+        if rows:
+            connection.execute(steps.insert(), rows)
 
 
-def _revision(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
-    return None if found is None else str(found)
+def _no_nul(value: Any) -> Any:
+    """PostgreSQL keeps every character but this one; it becomes the replacement character."""
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # transactions begin where _begin_sqlite says
-    connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute("PRAGMA journal_mode=WAL")
+def _ago(age: timedelta) -> datetime:
+    try:
+        return datetime.now(UTC) - age
+    except OverflowError:
+        raise ElfError(f"history: {age.days} days is before all time") from None
 
 
-def _begin_sqlite(connection: sa.Connection) -> None:
-    # A transaction that starts as a reader cannot wait for the write lock; say so at the start.
-    write = connection.get_execution_options().get("elf_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-
-
-def _generation(row: Any) -> Generation:
-    values = dict(row)
-    where = f"history {values['id']}"
-    values["request"] = from_dict(EditRequest, json.loads(values.pop("request_json")), where)
-    values["settings"] = json.loads(values.pop("settings_json"))
-    values["warnings"] = tuple(json.loads(values.pop("warnings_json")))
-    values["versions"] = json.loads(values.pop("versions_json"))
-    return Generation(**values)
-
-
-def _dump(value: Any) -> str:
-    return _storable(json.dumps(value, ensure_ascii=False))
-
-
-def _storable(text: str) -> str:
-    """UTF-8 cannot carry a lone surrogate, which a broken client may send."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _shorten(text: str, most: int = 80) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+def _equal(key: dict[str, str]) -> list[Condition]:
+    return [presets.c[name] == value for name, value in key.items()]

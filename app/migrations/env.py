@@ -1,7 +1,7 @@
-"""Alembic environment, run by `app.store` on a connection that is already in a transaction.
+"""Alembic environment, run by `app.store_database` on a connection that is already in a transaction.
 
 To add a migration: append `versions/NNNN_what.py` with the next number as `revision` and the
-previous one as `down_revision`, and set `app.store.SCHEMA` to it. Never edit an old one.
+previous one as `down_revision`, and set `app.store_schema.SCHEMA` to it. Never edit an old one.
 """
 
 from alembic import context

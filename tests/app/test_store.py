@@ -19,8 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app import store as store_module
+from app import store_rows, store_schema
 from app.records import StoredStep
-from app.store import SCHEMA, Store, new_id
+from app.store import Store
+from app.store_rows import new_id
+from app.store_schema import SCHEMA
 from editors.request import EditRequest, EditResult
 from elf_engine.config import SampleSpec, from_dict
 from elf_engine.errors import ElfError
@@ -114,7 +117,7 @@ def test_newest_first_and_page_by_page(history: Store) -> None:
 
 def test_found_by_the_start_of_its_id(history: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     names = iter(["abc0", "abd0"])
-    monkeypatch.setattr(store_module, "new_id", lambda: next(names))
+    monkeypatch.setattr(store_rows, "new_id", lambda: next(names))
     history.add(RESULT, REQUEST)
     history.add(RESULT, REQUEST)
     assert history.get("abd").id == "abd0"
@@ -194,10 +197,10 @@ def test_locked(tmp_path: Path) -> None:
 def test_full(tmp_path: Path) -> None:
     history = Store(tmp_path / "history.db")
     history.add(RESULT, REQUEST)
-    assert history._engine is not None
-    history._engine.dispose()
+    assert history._database._engine is not None
+    history._database._engine.dispose()
 
-    @sa.event.listens_for(history._engine, "connect")
+    @sa.event.listens_for(history._database._engine, "connect")
     def _no_room(connection: sqlite3.Connection, _record: object) -> None:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count={pages}")
@@ -285,8 +288,8 @@ def test_the_schema_named_is_the_newest_migration(history: Store) -> None:
     assert ScriptDirectory.from_config(config).get_current_head() == SCHEMA
     history.count()
     found = columns(Path(history.where))
-    assert found["generations"] == [c.name for c in store_module._generations.columns]
-    assert found["steps"] == [c.name for c in store_module._steps.columns]
+    assert found["generations"] == [c.name for c in store_schema.generations.columns]
+    assert found["steps"] == [c.name for c in store_schema.steps.columns]
 
 
 def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:

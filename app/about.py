@@ -48,7 +48,7 @@ class About:
         return len(times.start_at(grid, round(1 - strength, 9))) - 1
 
 
-class Facts:
+class Shelf:
     """Reads models by name, each tokenizer once. `check` raises ElfError for a name that is not
     on offer, so that no path can come from a page."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from collections.abc import Sequence
@@ -105,23 +104,11 @@ def _grid(vary: Sequence[str]) -> list[tuple[tuple[str, str], ...]]:
 def _cell(editor: str, pairs: Sequence[tuple[str, str]]) -> Cell:
     """Raises ElfError for a knob that is none; a value out of range fails in its own cell."""
     import editors
-    from editors.compare import Cell
-    from elf_engine.config import SampleSpec
+    from editors.compare import cell_of
 
-    kinds: dict[str, type] = {f.name: type(f.default) for f in dataclasses.fields(SampleSpec)}
-    kinds |= {"quality": float, "strength": float, "model": str, "backend": str}
-    knobs: dict[str, Any] = {}
-    for name, value in pairs:
-        name = name.replace("-", "_")
-        if name not in kinds:
-            raise ElfError(f"knob '{name}' is unknown; choose one of {', '.join(sorted(kinds))}")
-        try:
-            knobs[name] = kinds[name](value)
-        except ValueError as error:
-            raise ElfError(f"{name} '{value}' is no number") from error
-    model = knobs.pop("model", None) or editors.choose_model(editors.task_of(editor))
-    backend = knobs.pop("backend", None) or default_backend()
-    return Cell(model, backend, knobs.pop("quality", None), knobs)
+    named = dict(pairs)
+    model = named.get("model") or editors.choose_model(editors.task_of(editor))
+    return cell_of(model, named.get("backend") or default_backend(), pairs)
 
 
 def _table(names: Sequence[str], found: Sequence[Compared]) -> str:

@@ -21,6 +21,7 @@ def real_runtime(extra: Sequence[str] = ()) -> Runtime:
         run=_run,
         config=lambda name: model_dir.load_config(model_dir.find(name)),
         models=models,
+        path=model_dir.find,
     )
 
 

@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from app.records import StoredStep
@@ -86,14 +87,28 @@ class Keeper(Protocol):
     ) -> str: ...
 
 
+def _nowhere(_model: str) -> Path | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Runtime:
-    """How to load and run models. `models` lists the names a person may choose."""
+    """How to load and run models. `models` lists the names a person may choose, `path` says where
+    one lies, None when it is no directory."""
 
     load: Callable[[str, str], Any]
     run: Callable[[Any, EditRequest], Iterator[Progress | EditResult]]
     config: Callable[[str], ModelConfig]
     models: Callable[[], Sequence[str]]
+    path: Callable[[str], Path | None] = _nowhere
+
+
+@dataclass(frozen=True)
+class Known:
+    """A model that may be chosen, its weights not loaded."""
+
+    config: ModelConfig
+    path: Path | None
 
 
 @dataclass(eq=False)
@@ -201,6 +216,14 @@ class Service:
     def tasks(self, model: str) -> tuple[str, ...]:
         """What the model was trained for, from its configuration alone."""
         return tuple(self._config(model).layout.tasks)
+
+    def known(self, model: str) -> Known:
+        """Configuration and place of a model. Raises ElfError."""
+        return Known(self._config(model), self._runtime.path(model))
+
+    def loaded(self) -> list[tuple[str, str]]:
+        """Model and backend of the engines now in memory."""
+        return list(self._engines)
 
     def settings_for(self, task: str, model: str) -> SampleSpec:
         """The model's own settings for the task, without loading its weights. Raises ElfError."""

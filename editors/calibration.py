@@ -17,10 +17,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from editors.plan import Engine
-from elf_engine.config import SampleSpec
+from elf_engine.config import ModelConfig, SampleSpec
 from elf_engine.errors import ElfError
 
 FILE = "calibration.json"
@@ -47,7 +46,19 @@ BUILT_IN: Mapping[str, Sequence[Point]] = {
 _LIKE = {"rewrite": "infill"}
 
 
-def settings(engine: Engine, editor: str, quality: float | None = None, **knobs: Any) -> SampleSpec:
+class Described(Protocol):
+    """A model whose weights need not be loaded; an engine is one."""
+
+    @property
+    def config(self) -> ModelConfig: ...
+
+    @property
+    def path(self) -> Path | None: ...
+
+
+def settings(
+    engine: Described, editor: str, quality: float | None = None, **knobs: Any
+) -> SampleSpec:
     """The model's settings for an editor, moved to `quality`, with `knobs` (fields of SampleSpec)
     put over both. Raises ElfError for a quality outside 0 to 1 or a value out of range."""
     task = _LIKE.get(editor, editor)
@@ -60,7 +71,7 @@ def settings(engine: Engine, editor: str, quality: float | None = None, **knobs:
     return replace(spec, **knobs)
 
 
-def source(engine: Engine, editor: str) -> str:
+def source(engine: Described, editor: str) -> str:
     """Where `quality` gets its meaning for an editor: "measured" or "built in"."""
     table = measured(engine.path) or {}
     return "measured" if {editor, _LIKE.get(editor, editor)} & table.keys() else "built in"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from editors.calibration import settings
+from editors.calibration import Described, settings
 from editors.plan import Engine
 from editors.request import EditRequest, EditResult, Progress
+from elf_engine.config import SampleSpec
 from elf_engine.errors import ElfError
 
 Run = Callable[[Engine, EditRequest], Iterator[Progress | EditResult]]
+
+
+KNOBS: dict[str, type] = {f.name: type(f.default) for f in fields(SampleSpec)}
+KNOBS |= {"quality": float, "strength": float, "model": str, "backend": str}
+_KIND = {int: "whole number", float: "number"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ def run_cells(
         results: list[EditResult] = []
         try:
             engine = load(cell.model, cell.backend)
-            for item in run(engine, _asked(engine, request, cell)):
+            for item in run(engine, asked(engine, request, cell)):
                 if isinstance(item, Progress):
                     yield item
                 else:
@@ -56,8 +62,29 @@ def run_cells(
             yield Compared(cell, tuple(results))
 
 
-def _asked(engine: Engine, request: EditRequest, cell: Cell) -> EditRequest:
+def asked(engine: Described, request: EditRequest, cell: Cell) -> EditRequest:
+    """The request with the settings of the cell. Raises ElfError for a value out of range."""
     knobs = dict(cell.knobs)
     strength = float(knobs.pop("strength", request.strength))
     spec = settings(engine, request.editor, cell.quality, **knobs)
     return replace(request, settings=spec, quality=cell.quality, strength=strength)
+
+
+def parse_knob(name: str, value: str) -> Any:
+    """The value of a knob as typed. Raises ElfError for a knob that is none, or no number; whether
+    a number is in range, its own cell says."""
+    if name not in KNOBS:
+        raise ElfError(f"knob '{name}' is unknown; choose one of {', '.join(sorted(KNOBS))}")
+    try:
+        return KNOBS[name](value)
+    except ValueError as error:
+        raise ElfError(f"{name} '{value}' is no {_KIND[KNOBS[name]]}") from error
+
+
+def cell_of(model: str, backend: str, pairs: Iterable[tuple[str, str]]) -> Cell:
+    """A cell from knobs as typed, over a model and a backend. Raises ElfError."""
+    knobs: dict[str, Any] = {"model": model, "backend": backend, "quality": None}
+    for name, value in pairs:
+        name = name.replace("-", "_")
+        knobs[name] = parse_knob(name, value)
+    return Cell(knobs.pop("model"), knobs.pop("backend"), knobs.pop("quality"), knobs)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 from app.cli_compare import compare
 from app.cli_edit import default_backend, edit_options, run_edit, warn, write
+from app.cli_history import history
 from elf_engine.errors import ElfError
 
 INTERRUPTED = 130
@@ -143,57 +142,7 @@ def modernise(**given: Any) -> None:
 
 
 cli.add_command(compare)
-
-
-@cli.group()
-def history() -> None:
-    """Past results."""
-
-
-def _store() -> Any:
-    try:
-        from app.store import Store
-    except ImportError as error:
-        raise ElfError(f"history needs {error.name}; pip install -e '.[app]'") from error
-    return Store()
-
-
-@history.command("list")
-@click.option("--limit", type=int, default=20, show_default=True)
-@click.option("--editor", help="Only results of this editor.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per result and line.")
-def history_list(limit: int, editor: str | None, as_json: bool) -> None:
-    """The newest results first."""
-    for item in _store().list(limit=limit, editor=editor):
-        if as_json:
-            write(_as_json(item))
-        else:
-            text = " ".join(item.output.split())
-            text = text if len(text) <= 60 else text[:59] + "…"
-            write(f"{item.id}  {item.created_utc[:16]}  {item.editor:<9}  {item.model}  {text}\n")
-
-
-@history.command("show")
-@click.argument("id")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def history_show(id: str, as_json: bool) -> None:
-    """One result with all that reproduces it. The beginning of its ID is enough."""
-    item = _store().get(id)
-    if as_json:
-        write(_as_json(item))
-        return
-    facts = asdict(item)
-    for name in ("request", "input", "output"):
-        del facts[name]
-    for name, value in facts.items():
-        if value not in (None, ()):
-            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            write(f"{name:<13} {shown}\n")
-    write(f"\n{item.input}\n\n{item.output}\n")
-
-
-def _as_json(item: Any) -> str:
-    return json.dumps(asdict(item), ensure_ascii=False) + "\n"
+cli.add_command(history)
 
 
 @cli.command()

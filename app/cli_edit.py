@@ -89,6 +89,8 @@ def run_edit(editor: str, given: dict[str, Any], *, needs_text: bool = True) -> 
     kind = "modernise" if task == "modernise" else editor
     request = replace(request, settings=editors.settings(engine, kind, request.quality, **knobs))
     for number, result in enumerate(list(_with_progress(engine, request))):
+        if dtype != "float32":  # the texts differ by it, so verifying needs to know
+            result = replace(result, settings=result.settings | {"dtype": dtype})
         kept = _keep(result, request) if keep else None
         shown.write(result, request, number, kept)
 

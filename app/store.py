@@ -19,9 +19,9 @@ import sqlalchemy as sa
 
 from app import store_rows
 from app.records import Filter, Generation, Preset, StoredStep
-from app.store_database import Database, shorten
-from app.store_query import Condition, clean_tag, conditions, owned
-from app.store_rows import ALPHABET, storable, to_generation, to_row
+from app.store_database import Database
+from app.store_query import Condition, conditions, owned
+from app.store_rows import ALPHABET, clean_tag, shorten, storable, to_generation, to_row
 from app.store_schema import generations, presets, steps, tags
 from editors.request import EditRequest, EditResult
 from elf_engine.errors import ElfError

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from app.store_rows import shorten
 from app.store_schema import SCHEMA
 from elf_engine.errors import ElfError
 from elf_engine.model_dir import home
@@ -127,12 +128,6 @@ class Database:
 def default_target() -> str | Path:
     """ELF_DATABASE_URL, or history.db in `home()`."""
     return os.environ.get("ELF_DATABASE_URL") or home() / "history.db"
-
-
-def shorten(text: str, most: int = 80) -> str:
-    """One line of at most `most` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def _migrate(engine: sa.Engine) -> None:

@@ -9,15 +9,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.records import Filter
-from app.store_database import shorten
-from app.store_rows import stamp, storable
+from app.store_rows import clean_tag, shorten, stamp, storable
 from app.store_schema import generations, search, search_rows, tags
 from elf_engine.errors import ElfError
 
 _TERM = re.compile(r'"([^"]*)"?|(\S+)')
 _INDEXED = 3  # characters that one entry of the search index holds
 MOST_TERMS = 64
-LONGEST_TAG = 64
 
 Condition = sa.ColumnElement[bool]
 
@@ -59,16 +57,6 @@ def terms(text: str) -> list[str]:
     if len(found) > MOST_TERMS:
         raise ElfError(f"search: {len(found)} words; give at most {MOST_TERMS}, or fewer in quotes")
     return list(dict.fromkeys(found))
-
-
-def clean_tag(tag: str) -> str:
-    """A tag in its one spelling: small letters, single spaces. Raises ElfError for none."""
-    found = storable(" ".join(tag.lower().split()))
-    if not found or len(found) > LONGEST_TAG or "," in found or not found.isprintable():
-        raise ElfError(
-            f"tag '{shorten(tag)}' is none; give 1 to {LONGEST_TAG} characters without a comma"
-        )
-    return found
 
 
 def _sqlite_search(words: list[str]) -> list[Condition]:

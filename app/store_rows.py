@@ -1,4 +1,4 @@
-"""Results as rows of the database and back; their ids."""
+"""Results as rows of the database and back, their ids, times and tags; free of SQL."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from typing import Any
 from app.records import Generation
 from editors.request import EditRequest, EditResult
 from elf_engine.config import from_dict
+from elf_engine.errors import ElfError
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u
+LONGEST_TAG = 64
 _TIME_CHARS, _TAIL_CHARS = 9, 5
 _JSON = ("request", "settings", "warnings", "versions")
 
@@ -113,6 +115,22 @@ def to_generation(row: Mapping[str, Any], tags: Sequence[str] = ()) -> Generatio
 def storable(text: str) -> str:
     """UTF-8 cannot carry a lone surrogate, which a broken client may send."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def clean_tag(tag: str) -> str:
+    """A tag in its one spelling: small letters, single spaces. Raises ElfError for none."""
+    found = storable(" ".join(tag.lower().split()))
+    if not found or len(found) > LONGEST_TAG or "," in found or not found.isprintable():
+        raise ElfError(
+            f"tag '{shorten(tag)}' is none; give 1 to {LONGEST_TAG} characters without a comma"
+        )
+    return found
+
+
+def shorten(text: str, most: int = 80) -> str:
+    """One line of at most `most` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def _dump(value: Any) -> str:

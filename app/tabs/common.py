@@ -7,11 +7,11 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import gradio as gr
 
-from app.service import Job, Service
+from app.service import Service
 from elf_engine.errors import ElfError
 
 log = logging.getLogger(__name__)
@@ -63,21 +63,27 @@ def guarded(fn: Callable[..., Any], fallback: Any) -> Any:
     return fallback
 
 
+class Stoppable(Protocol):
+    """A job of the service, or several that belong together."""
+
+    def cancel(self) -> None: ...
+
+
 class LiveRuns:
     """The runs now under way, by browser page and tab, so that Stop finds its own and no other."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: dict[tuple[str, str], Job] = {}
+        self._jobs: dict[tuple[str, str], Stoppable] = {}
 
-    def start(self, page: str, tab: str, job: Job) -> None:
+    def start(self, page: str, tab: str, job: Stoppable) -> None:
         """Register a run; an earlier one of the same tab is stopped."""
         with self._lock:
             earlier, self._jobs[page, tab] = self._jobs.get((page, tab)), job
         if earlier is not None:
             earlier.cancel()
 
-    def end(self, page: str, tab: str, job: Job) -> None:
+    def end(self, page: str, tab: str, job: Stoppable) -> None:
         """Forget the run, stopping it if nobody reads it to the end."""
         job.cancel()
         with self._lock:

@@ -126,6 +126,7 @@ class Job:
     _stop: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
     _complete: bool = False
+    keep: bool = True
 
     def cancel(self) -> None:
         """End the run before its next network step; at once when it is still waiting."""
@@ -252,14 +253,17 @@ class Service:
         owner: str = "",
         parent_id: str | None = None,
         keep_steps: bool = False,
+        keep: bool = True,
     ) -> Job:
-        """Queue one run. `on_event` is called from other threads, `Done` last.
+        """Queue one run. `on_event` is called from other threads, `Done` last. Without `keep` the
+        results do not go into the history.
 
         Owners take turns. Raises ElfError for an unknown model or backend, and when the owner
         already has too many runs waiting; what is wrong with the request comes as `Failed`.
         """
         self.check(model, backend)
         job = Job(request, model, backend, owner, parent_id, keep_steps, on_event, self._drop)
+        job.keep = keep
         with self._changed:
             if self._closed:
                 raise ElfError("ELF Studio is shutting down; start it again")
@@ -371,6 +375,8 @@ class Service:
                 close()
 
     def _keep(self, job: Job, result: EditResult, trace: list[Progress]) -> str | None:
+        if not job.keep:
+            return None
         row = result.index - job.request.first
         steps = [StoredStep(p.step, p.t, p.texts[row]) for p in trace if 0 <= row < len(p.texts)]
         try:

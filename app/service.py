@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from app.records import StoredStep
+from app.verify import installed_as
 from editors.request import EditRequest, EditResult, Progress
 from elf_engine.config import ModelConfig, SampleSpec
 from elf_engine.errors import ElfError
@@ -232,16 +233,8 @@ class Service:
 
     def choice_for(self, model: str) -> str | None:
         """The installed choice whose results carry the name `model`, if there is one."""
-        names = self.models()
-        if model in names:
-            return model
-        for name in names:
-            try:
-                if self._runtime.config(name).name == model:
-                    return name
-            except ElfError:  # a damaged model is not the one sought
-                continue
-        return None
+        config = self._runtime.config
+        return installed_as(model, self.models(), lambda name: config(name).name)
 
     def submit(
         self,
@@ -253,21 +246,33 @@ class Service:
         owner: str = "",
         parent_id: str | None = None,
         keep_steps: bool = False,
-        keep: bool = True,
     ) -> Job:
-        """Queue one run. `on_event` is called from other threads, `Done` last. Without `keep` the
-        results do not go into the history.
+        """Queue one run. `on_event` is called from other threads, `Done` last.
 
         Owners take turns. Raises ElfError for an unknown model or backend, and when the owner
         already has too many runs waiting; what is wrong with the request comes as `Failed`.
         """
-        self.check(model, backend)
         job = Job(request, model, backend, owner, parent_id, keep_steps, on_event, self._drop)
-        job.keep = keep
+        return self._enqueue(job)
+
+    def rerun(
+        self,
+        request: EditRequest,
+        model: str,
+        backend: str,
+        on_event: Callable[[Event], None],
+        owner: str = "",
+    ) -> Job:
+        """`submit`, with nothing going into the history: to verify a result that is there."""
+        job = Job(request, model, backend, owner, None, False, on_event, self._drop, keep=False)
+        return self._enqueue(job)
+
+    def _enqueue(self, job: Job) -> Job:
+        self.check(job.model, job.backend)
         with self._changed:
             if self._closed:
                 raise ElfError("ELF Studio is shutting down; start it again")
-            if self._queue.waiting(owner) >= MOST_WAITING:
+            if self._queue.waiting(job.owner) >= MOST_WAITING:
                 raise ElfError(f"{MOST_WAITING} of your runs are waiting already; stop one first")
             self._queue.put(job)
             self._tell_positions()

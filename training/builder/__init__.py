@@ -1,0 +1,1 @@
+"""The corpus builder: packages in, JSONL files out (docs/data.md)."""

@@ -233,8 +233,7 @@ class Service:
 
     def choice_for(self, model: str) -> str | None:
         """The installed choice whose results carry the name `model`, if there is one."""
-        config = self._runtime.config
-        return installed_as(model, self.models(), lambda name: config(name).name)
+        return installed_as(model, self.models(), lambda name: self._runtime.config(name).name)
 
     def submit(
         self,
@@ -373,15 +372,14 @@ class Service:
                     trace += [item] if job.keep_steps and item.texts else []
                     job._send(item)
                 else:
-                    job._send(Finished(item, self._keep(job, item, trace)))
+                    kept = self._keep(job, item, trace) if job.keep else None
+                    job._send(Finished(item, kept))
         finally:
             close = getattr(items, "close", None)
             if close is not None:
                 close()
 
     def _keep(self, job: Job, result: EditResult, trace: list[Progress]) -> str | None:
-        if not job.keep:
-            return None
         row = result.index - job.request.first
         steps = [StoredStep(p.step, p.t, p.texts[row]) for p in trace if 0 <= row < len(p.texts)]
         try:

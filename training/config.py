@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from elf_engine.config import (
     EncoderSpec,
@@ -12,13 +12,11 @@ from elf_engine.config import (
     LayoutSpec,
     NetworkSpec,
     SampleSpec,
-    from_dict,
+    TokenizerSpec,
 )
 from elf_engine.errors import ElfError
-from elf_engine.tokens import CONTROL, SEP_ID
+from elf_engine.tokens import CONTROL, SEP_ID, Tokenizer, load_tokenizer
 from training.data import DataConfig
-
-CONFIGS = Path(__file__).parent / "configs"
 
 
 @dataclass(frozen=True)
@@ -111,24 +109,83 @@ class EncoderTraining:
 
 
 @dataclass(frozen=True)
+class MeshConfig:
+    """Devices of a run (JAX mesh axes). Rows of a batch are split over both axes; weights,
+    averages and optimizer state are split over `fsdp` and repeated over `data`.
+
+    data    0 takes every device that `fsdp` leaves
+    """
+
+    data: int = 0
+    fsdp: int = 1
+
+    def __post_init__(self) -> None:
+        if self.data < 0 or self.fsdp < 1:
+            raise ElfError(
+                f"mesh: data {self.data}, fsdp {self.fsdp}; data is 0 (all devices) or more, "
+                "fsdp 1 or more"
+            )
+
+
+@dataclass(frozen=True)
+class WatchConfig:
+    """What a run reports on itself, and when it stops itself.
+
+    validate_every, validate_batches   steps between validation losses (0: never), and of how many
+                                       batches
+    sample_every, samples              steps between sample texts (0: never), and how many
+    sample_steps                       network steps of a sample
+    tensorboard                        whether events are written beside the JSON lines
+    stop_factor                        a loss this many times the usual one stops the run
+    """
+
+    validate_every: int = 0
+    validate_batches: int = 8
+    sample_every: int = 0
+    samples: int = 8
+    sample_steps: int = 16
+    tensorboard: bool = True
+    stop_factor: float = 10.0
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """One run. Paths are relative to the working directory.
 
-    data, tokenizer   corpus directory and SentencePiece file; `data` "" uses the built-in lines
+    data, tokenizer   corpus directory and tokenizer (file, or directory of a Hugging Face one);
+                      `data` "" uses the built-in lines
+    tokenizer_spec    its kind, name in the exported model and padding
+    embeddings        what the latents are (the paper's ablation): "scratch", a text encoder
+                      pre-trained by us first; "pretrained", the encoder at `encoder_from`;
+                      "learned", a token table trained with the network; "random", a fixed table
+    encoder_from      a T5 encoder: directory, file or Hugging Face name, or a model directory
     runs              where the run directory `runs/name` goes
     steps             optimizer steps in all
-    save_minutes      time between checkpoints
+    compute           type of the matrix products; weights, sums and losses stay float32
+    remat             recompute activations in the backward pass: less memory, about a third more
+                      time
+    save_minutes, save_steps, keep   time and steps (0: no matter) between checkpoints; how many
+                      are kept
     log_every         steps between log lines
     """
 
     name: str
     data: str = "../shared/data"
     tokenizer: str = "assets/starter/tokenizer.model"
+    tokenizer_spec: TokenizerSpec = field(default_factory=TokenizerSpec)
+    embeddings: Literal["scratch", "pretrained", "learned", "random"] = "scratch"
+    encoder_from: str = ""
     runs: str = "runs"
     seed: int = 0
     steps: int = 1000
+    compute: Literal["float32", "bfloat16"] = "float32"
+    remat: bool = False
+    mesh: MeshConfig = field(default_factory=MeshConfig)
     save_minutes: float = 4.0
+    save_steps: int = 0
+    keep: int = 2
     log_every: int = 20
+    watch: WatchConfig = field(default_factory=WatchConfig)
     network: NetworkSpec = field(default_factory=NetworkSpec)
     encoder: EncoderSpec = field(default_factory=EncoderSpec)
     flow: FlowSpec = field(default_factory=FlowSpec)
@@ -155,6 +212,13 @@ class TrainConfig:
                 f"objective.padding '{self.objective.padding}' must equal layout.padding "
                 f"'{self.layout.padding}'"
             )
+        if (self.embeddings == "pretrained") != bool(self.encoder_from):
+            raise ElfError(
+                f"embeddings '{self.embeddings}' with encoder_from '{self.encoder_from}'; "
+                "pretrained needs an encoder, the other kinds take none"
+            )
+        if self.keep < 1 or self.log_every < 1 or self.steps < 1:
+            raise ElfError("steps, keep and log_every must be at least 1")
         if len(self.batches.length_weights) != len(self.layout.lengths):
             raise ElfError("batches.length_weights needs one number per layout.lengths")
 
@@ -164,13 +228,16 @@ class TrainConfig:
         return Path(self.runs) / self.name
 
 
-def load(name: str) -> TrainConfig:
-    """The config of this name in `training/configs`, or of a YAML file."""
-    import yaml
+def open_tokenizer(config: TrainConfig) -> Tokenizer:
+    """The run's tokenizer. Raises ElfError when its files are missing or of another kind."""
+    path = Path(config.tokenizer)
+    if config.tokenizer_spec.kind == "huggingface":
+        return load_tokenizer(replace(config.tokenizer_spec, file="."), path)
+    return load_tokenizer(replace(config.tokenizer_spec, file=path.name), path.parent)
 
-    file = Path(name) if name.endswith((".yml", ".yaml", ".json")) else CONFIGS / f"{name}.yml"
-    if not file.is_file():
-        have = ", ".join(sorted(path.stem for path in CONFIGS.glob("*.yml")))
-        raise ElfError(f"no training config '{name}'; there is {have}, or give a .yml file")
-    data: Any = yaml.safe_load(file.read_text("utf-8"))
-    return from_dict(TrainConfig, data, file.name)
+
+def load(name: str) -> TrainConfig:
+    """The preset or YAML file `name`; see `training.settings.load`."""
+    from training import settings
+
+    return settings.load(name)

@@ -10,7 +10,6 @@ import dataclasses
 import json
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,11 +20,11 @@ import optax
 from elf_engine import tensor_file
 from elf_engine.backends.jax.t5 import T5Encoder
 from elf_engine.config import EncoderSpec
-from elf_engine.tokens import MASK_ID, SentencePieceTokenizer
+from elf_engine.tokens import MASK_ID, Tokenizer
 from elf_engine.types import Array, FloatArray, IntArray, Weights
 from elf_engine.weights import flatten, unflatten
 from training import cooccurrence, table
-from training.config import TrainConfig
+from training.config import TrainConfig, open_tokenizer
 from training.data import BatchSource, TrainBatch
 from training.optimizer import average_step, make_optimizer
 
@@ -74,9 +73,9 @@ def masked_loss(
     return (loss * weights).sum() / weights.sum(), (loss * hard).sum() / hard.sum()
 
 
-def train(config: TrainConfig, source: BatchSource, start: FloatArray | None = None) -> Weights:
-    """Encoder weights (moving average), in the engine's naming. `start` (V,D) is where the token
-    table starts, random without."""
+def make_update(config: TrainConfig, start: FloatArray | None = None) -> tuple[Any, Any]:
+    """(jitted step, its first state). `start` (V,D) is where the token table starts, random
+    without."""
     plan, module = config.encoder_training, T5Encoder(config.encoder)
     params = module.init(jax.random.key(config.seed), jnp.zeros((1, 8), jnp.int32))["params"]
     if start is not None:
@@ -92,19 +91,28 @@ def train(config: TrainConfig, source: BatchSource, start: FloatArray | None = N
         average = average_step(plan.optimizer, average, params, step)
         return params, average, state, loss, hard
 
-    average, state = jax.tree.map(jnp.copy, params), optimizer.init(params)
+    return update, (params, jax.tree.map(jnp.copy, params), optimizer.init(params))
+
+
+def draw(config: TrainConfig, source: BatchSource, step: int) -> tuple[Any, ...]:
+    """What the step takes of batch `step`: ids, visibility, labels, where, weights."""
+    plan, batch = config.encoder_training, source.draw(step)
+    rng = np.random.default_rng([config.seed, step, 1])
+    eos = source.tokenizer.eos_id
+    ids, where, weights = masked(batch, rng, plan.mask, eos, plan.unmasked_weight)
+    labels = np.take_along_axis(batch.batch.ids, where, 1)
+    return ids, visibility(batch, rng), labels, where, weights
+
+
+def train(config: TrainConfig, source: BatchSource, start: FloatArray | None = None) -> Weights:
+    """Encoder weights (moving average), in the engine's naming; see `make_update`."""
+    update, (params, average, state) = make_update(config, start)
     config.directory.mkdir(parents=True, exist_ok=True)
     began, losses = time.time(), []
     with (config.directory / "encoder.jsonl").open("w") as log:
-        for step in range(plan.steps):
-            batch = source.draw(step)
-            rng = np.random.default_rng([config.seed, step, 1])
-            eos = source.tokenizer.eos_id
-            ids, where, weights = masked(batch, rng, plan.mask, eos, plan.unmasked_weight)
-            labels = np.take_along_axis(batch.batch.ids, where, 1)
-            params, average, state, _, hard = update(
-                params, average, state, step, ids, visibility(batch, rng), labels, where, weights
-            )
+        for step in range(config.encoder_training.steps):
+            batch = draw(config, source, step)
+            params, average, state, _, hard = update(params, average, state, step, *batch)
             losses.append(hard)
             if step % 20 == 19:
                 line = {"step": step + 1, "masked_loss": float(np.mean(losses)),
@@ -112,6 +120,21 @@ def train(config: TrainConfig, source: BatchSource, start: FloatArray | None = N
                 print(json.dumps(line), file=log, flush=True)
                 losses = []
     return {name: np.asarray(a, np.float32) for name, a in flatten(average).items()}
+
+
+def seconds_per_step(config: TrainConfig, rows: table.Table, steps: int = 12) -> float:
+    """Measured time of a step of the pre-training, its quickest quarter: steps that compiled are
+    no measure."""
+    source = encoder_source(config, rows)
+    update, (params, average, state) = make_update(config)
+    times = []
+    for step in range(steps):
+        began = time.monotonic()
+        batch = draw(config, source, step)
+        params, average, state, _, hard = update(params, average, state, step, *batch)
+        hard.block_until_ready()
+        times.append(time.monotonic() - began)
+    return sorted(times)[steps // 4]
 
 
 def latent_statistics(
@@ -132,19 +155,21 @@ def latent_statistics(
 def pretrain(config: TrainConfig, rows: table.Table) -> str:
     """Train the encoder of a config, measure its latents and write both into the run's
     directory; one line about the result."""
-    tokenizer = SentencePieceTokenizer(Path(config.tokenizer))
-    plan = dataclasses.replace(config.batches, batch_tokens=config.encoder_training.batch_tokens)
-    source = BatchSource(rows, tokenizer, config.layout, plan, config.seed + 1)
-    weights = train(config, source, _start(config, rows, tokenizer))
+    source = encoder_source(config, rows)
+    weights = train(config, source, _start(config, rows, source.tokenizer))
     mean, std = latent_statistics(config.encoder, weights, source)
     tensor_file.write_file(config.directory / "encoder.safetensors", weights, "float32")
     (config.directory / "latents.json").write_text(json.dumps({"mean": mean, "std": std}))
     return f"latent mean {mean:.4f}, std {std:.4f}; wrote {config.directory}/encoder.safetensors"
 
 
-def _start(
-    config: TrainConfig, rows: table.Table, tokenizer: SentencePieceTokenizer
-) -> FloatArray | None:
+def encoder_source(config: TrainConfig, rows: table.Table) -> BatchSource:
+    """Batches of the pre-training, other ones than the network's."""
+    plan = dataclasses.replace(config.batches, batch_tokens=config.encoder_training.batch_tokens)
+    return BatchSource(rows, open_tokenizer(config), config.layout, plan, config.seed + 1)
+
+
+def _start(config: TrainConfig, rows: table.Table, tokenizer: Tokenizer) -> FloatArray | None:
     """The token table from co-occurrence counts, kept in the run's directory."""
     most, file = config.encoder_training.counted_examples, config.directory / "embedding.npy"
     if not most:

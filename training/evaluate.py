@@ -1,70 +1,77 @@
-"""Validation losses of a run, per task: `python -m training.evaluate runs/starter`."""
+"""Validation losses of a run, per task: `elf-train evaluate runs/starter`."""
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from elf_engine.types import Weights
 from elf_engine.weights import unflatten
 from training.config import TrainConfig
-from training.data import BatchSource
 from training.export import load_run
-from training.loop import load_encoder, open_source
+from training.mesh import everywhere, make_mesh, put_everywhere
 from training.objective import losses, split_rows
-from training.step import arrays, network, prepare
+from training.sources import Source, open_source
+from training.step import TABLE, arrays, network, prepare
 
 
 def evaluate(
-    config: TrainConfig, params: Any, encoder: Weights, source: BatchSource, batches: int
+    config: TrainConfig,
+    params: Any,
+    encoder: Weights,
+    source: Source,
+    batches: int,
+    mesh: Mesh | None = None,
 ) -> dict[str, float]:
     """Mean losses over the first `batches` batches of `source`, with fixed noise: "denoise" and
-    "decode", and each per task. The denoise loss is against the data's velocity, unguided."""
-    net, frozen = network(config), unflatten(encoder)
+    "decode", and each per task. The denoise loss is against the data's velocity, unguided.
+
+    `source` gives whole batches, on every process.
+    """
+    mesh = mesh or make_mesh(config.mesh)
+    net, frozen = network(config), put_everywhere(mesh, unflatten(encoder))
     # Both branches of every batch, also where training takes one at a time.
     config = replace(config, objective=replace(config.objective, branch="example"))
 
-    @jax.jit
-    def measure(params: Any, frozen: Any, key: Any, batch: Any) -> Any:
+    def run(params: Any, frozen: Any, key: Any, batch: Any) -> Any:
         split = split_rows(batch[0].shape[0], config.objective)
+        own = {name: value for name, value in params.items() if name != TABLE}
+        frozen = {**frozen, TABLE: params[TABLE]} if TABLE in params else frozen
         inputs, draws = prepare(config, frozen, key, batch, split)
-        return losses(params, net, inputs, draws, split, config.flow, config.objective)[1]
+        return losses(own, net, inputs, draws, split, config.flow, config.objective)[1]
 
+    measure = jax.jit(run, out_shardings=everywhere(mesh))
     sums: dict[str, Any] = defaultdict(lambda: np.zeros(2))
     for step in range(batches):
         batch = source.draw(step)
         key = jax.random.fold_in(jax.random.key(0), step)
-        found = measure(params, frozen, key, arrays(batch))
+        found = measure(params, frozen, key, put_everywhere(mesh, arrays(batch)))
         rows, targets = np.asarray(found["per_row"]), np.asarray(found["targets"])
         decode_rows = split_rows(len(rows), config.objective).decode
         for i, task in enumerate(batch.tasks):
             branch = "decode" if i < decode_rows else "denoise"
             for name in (branch, f"{branch}/{task}"):
                 sums[name] += (rows[i], targets[i])
-    return {name: round(float(a / b), 4) for name, (a, b) in sorted(sums.items())}
+    return {name: round(float(a / max(b, 1.0)), 4) for name, (a, b) in sorted(sums.items())}
 
 
-def main() -> None:
-    """Print one JSON object."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--batches", type=int, default=40)
-    options = parser.parse_args()
-    config, state = load_run(options.directory)
-    config, encoder = load_encoder(config)
+def validate(
+    config: TrainConfig, params: Any, encoder: Weights, mesh: Mesh | None = None, batches: int = 0
+) -> dict[str, float]:
+    """`evaluate` on the validation split, by default on as many batches as the config says."""
     source = open_source(config, "validation")
-    params = jax.tree.map(jnp.asarray, state.average)
-    found = evaluate(config, params, encoder, source, options.batches)
-    print(json.dumps({"step": int(state.step), **found}, indent=2))
+    count = batches or config.watch.validate_batches
+    return evaluate(config, params, encoder, source, count, mesh)
 
 
-if __name__ == "__main__":
-    main()
+def evaluate_run(directory: Path, batches: int = 40) -> dict[str, float]:
+    """Validation losses of a run's newest checkpoint, averaged weights, and its step."""
+    config, encoder, state = load_run(directory)
+    found = validate(config, state.average, encoder, None, batches)
+    return {"step": int(state.step), **found}

@@ -1,59 +1,38 @@
-"""The training loop: draw, step, log, checkpoint; resumes exactly."""
+"""The training loop: draw, step, watch, checkpoint; resumes to the bit."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
+import os
+import sys
 import time
-from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import jax
 
-from elf_engine import tensor_file
 from elf_engine.config import from_dict, to_dict
 from elf_engine.errors import ElfError
-from elf_engine.tokens import SentencePieceTokenizer
 from elf_engine.types import Weights
-from training import checkpoint, lines, table
+from training.checkpoint import DAMAGED, FOLDER, Checkpoints, Record
 from training.config import TrainConfig
-from training.corpus import Split
-from training.data import BatchSource, TrainBatch
-from training.objective import split_rows
-from training.step import arrays, initial_state, make_update
+from training.data import TrainBatch
+from training.embeddings import ENCODER, LATENTS, load_encoder
+from training.mesh import agreed, first_process, peers, together
+from training.sources import Source, open_source, open_table
+from training.step import State, Stepper
+from training.watch import LOG, Progress, Watch, peak_flops, trim
 
-ENCODER, LATENTS, CONFIG = "encoder.safetensors", "latents.json", "config.json"
+CONFIG, TOKENIZER = "config.json", "tokenizer"
 
-
-def open_table(config: TrainConfig, split: Split = "train") -> table.Table:
-    """Rows of one split of the config's corpus, or the built-in lines when it names none."""
-    file = Path(config.tokenizer)
-    tokenizer = SentencePieceTokenizer(file)
-    if not config.data:
-        return table.build(lines.examples(), tokenizer)
-    cache = Path(config.runs) / "cache"
-    return table.cached(Path(config.data), split, tokenizer, file, cache)
-
-
-def open_source(config: TrainConfig, split: Split = "train") -> BatchSource:
-    """Batches of one split of the config's corpus."""
-    tokenizer = SentencePieceTokenizer(Path(config.tokenizer))
-    rows = open_table(config, split)
-    return BatchSource(rows, tokenizer, config.layout, config.batches, config.seed)
-
-
-def load_encoder(config: TrainConfig) -> tuple[TrainConfig, Weights]:
-    """The run's pre-trained encoder, and the config with its latent mean and deviation."""
-    file = config.directory / ENCODER
-    if not file.is_file():
-        raise ElfError(f"no {file}; train the encoder first: train --config {config.name}")
-    measured = json.loads((config.directory / LATENTS).read_text())
-    spec = dataclasses.replace(
-        config.encoder, latent_mean=measured["mean"], latent_std=measured["std"]
-    )
-    return dataclasses.replace(config, encoder=spec), tensor_file.open_file(file).load_all()
+__all__ = [
+    "CONFIG", "ENCODER", "LATENTS", "load_encoder", "open_source", "open_table", "own_tokenizer",
+    "run", "saved_config",
+]  # fmt: skip
 
 
 def saved_config(directory: Path) -> TrainConfig:
@@ -61,82 +40,197 @@ def saved_config(directory: Path) -> TrainConfig:
     file = directory / CONFIG
     if not file.is_file():
         raise ElfError(f"'{directory}' is no run; it has no {CONFIG}")
-    return from_dict(TrainConfig, json.loads(file.read_text()), str(file))
+    try:
+        data = json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise ElfError(f"{file}: is not valid JSON ({error})") from error
+    return from_dict(TrainConfig, data, str(file))
 
 
-class Log:
-    """Gathers metrics of the steps since the last line and writes JSON lines."""
+def save_config(config: TrainConfig) -> None:
+    """Write the config into the run's directory, whole or not at all."""
+    config.directory.mkdir(parents=True, exist_ok=True)
+    part = config.directory / f".{CONFIG}"
+    part.write_text(json.dumps(to_dict(config), indent=2), "utf-8")
+    os.replace(part, config.directory / CONFIG)
 
-    def __init__(self, file: Path, tokens: float) -> None:
-        self._file = file
-        self.tokens = tokens
-        self._clear()
 
-    def _clear(self) -> None:
-        self._began, self._steps, self._new = time.time(), 0, 0
-        self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+def batches(source: Source, first: int, stop: int) -> Iterator[tuple[int, TrainBatch]]:
+    """(step, batch) of the steps, each batch drawn while the step before it runs."""
+    with ThreadPoolExecutor(1) as thread:
+        ahead = thread.submit(source.draw, first)
+        for step in range(first, stop):
+            batch = ahead.result()
+            if step + 1 < stop:
+                ahead = thread.submit(source.draw, step + 1)
+            yield step, batch
 
-    def add(self, batch: TrainBatch, metrics: dict[str, Any], decode_rows: int) -> None:
-        """Count one finished step. Raises ElfError when its loss is not finite."""
-        loss = float(metrics["loss"])
-        if not math.isfinite(loss):
+
+class Run:
+    """One run under way: `train` takes it to its last step."""
+
+    def __init__(self, config: TrainConfig, encoder: Weights, store: Checkpoints) -> None:
+        self.config, self.encoder, self.store = config, encoder, store
+        self.stepper = Stepper(config, encoder)
+        self.source: Source
+        self.watch: Watch
+        self.state: State
+        self._saved = time.monotonic()
+
+    def begin(self, resume: bool) -> None:
+        """Fresh state, or the newest whole checkpoint's."""
+        folder, progress = self.config.directory / FOLDER, Progress()
+        traces = [p for p in folder.glob("*") if p.name.startswith(("step", DAMAGED))]
+        if not resume and traces:
             raise ElfError(
-                "the loss is not finite; resume from the last checkpoint with a lower learning rate"
+                f"'{self.config.directory}' already has checkpoints; use: elf-train resume, or "
+                "remove it"
             )
-        self._steps += 1
-        self._new += int(batch.batch.valid.sum())
-        self._count("loss", loss, 1.0)
-        self._count("grad_norm", float(metrics["grad_norm"]), 1.0)
-        rows, targets = np.asarray(metrics["per_row"]), np.asarray(metrics["targets"])
-        for i, task in enumerate(batch.tasks):
-            branch = "decode" if i < decode_rows else "denoise"
-            self._count(branch, rows[i], targets[i])
-            self._count(f"{branch}/{task}", rows[i], targets[i])
+        record: Record = {}
+        if traces:
+            self.state, record = self.store.restore(self.stepper.like)
+            self.config = own_tokenizer(self.config, record)
+            progress = Progress(record["tokens"], record["usual"])
+        else:
+            if resume:
+                print("no checkpoint was written yet: starting at step 0", file=sys.stderr)
+            self.state = self.stepper.start()
+        index, count = jax.process_index(), jax.process_count()
+        self.source = open_source(self.config, "train", index, count)
+        if record:
+            self.source.restore(record["data"])
+        if first_process():
+            trim(self.config.directory / LOG, int(self.state.step))
+            save_config(self.config)
+        together("begin")
+        self.watch = Watch(self.config, progress, peak_flops(self.config.compute))
+        if not record:
+            self.save()
 
-    def _count(self, name: str, total: float, weight: float) -> None:
-        self._sums[name][0] += float(total)
-        self._sums[name][1] += float(weight)
+    def save(self, wait: bool = False) -> None:
+        """Begin a checkpoint of the present state."""
+        step, progress = int(self.state.step), self.watch.progress
+        data = {**self.source.state(), "step": step}
+        record = {**dataclasses.asdict(progress), "data": data}
+        self.store.save(self.config, self.state, record, wait)
+        self._saved = time.monotonic()
 
-    def write(self, step: int) -> None:
-        """One line for the steps since the last."""
-        seconds = time.time() - self._began
-        self.tokens += self._new
-        line = {
-            "step": step,
-            "tokens": self.tokens,
-            "tokens_per_s": round(self._new / seconds),
-            "ms_per_step": round(1000 * seconds / self._steps),
-            **{name: round(a / max(b, 1.0), 4) for name, (a, b) in sorted(self._sums.items())},
-        }
-        with self._file.open("a") as out:
-            print(json.dumps(line), file=out)
-        self._clear()
+    def train(self, until: float | None = None) -> None:
+        """To the last step, or to the time `until` (of `time.monotonic`).
+
+        A step's loss is looked at while the next one runs. Raises ElfError where it stops the run;
+        the last good state is saved then.
+        """
+        first, plan = int(self.state.step), self.config
+        ok: Any = None
+        waiting: tuple[Any, ...] = ()
+        for step, batch in batches(self.source, first, plan.steps):
+            split = self.stepper.split(step, batch)
+            if step == first or not self.watch.flops:
+                self.watch.flops = self.stepper.flops(self.state, batch, step)
+            limit = self.watch.limit(split)
+            self.state, metrics = self.stepper(self.state, batch, step, limit, ok)
+            ok, done = metrics["ok"], step + 1
+            self._look(waiting)
+            waiting = (step, batch, split, metrics)
+            events = self._due(done, until)
+            if events:
+                self._look(waiting)
+                waiting = ()
+                self._act(done, events)
+            if "stop" in events:
+                break
+
+    def _look(self, waiting: tuple[Any, ...]) -> None:
+        if not waiting:
+            return
+        try:
+            self.watch.add(*waiting)
+        except ElfError:
+            if int(self.state.step) not in self.store.steps:
+                self.save(wait=True)
+            raise
+
+    def _due(self, done: int, until: float | None) -> set[str]:
+        """What is to be done after `done` steps. What the clock decides, all processes decide
+        alike, and only at log lines."""
+        plan, watch, last = self.config, self.config.watch, done == self.config.steps
+        events = set()
+        if last or done % plan.log_every == 0:
+            events.add("log")
+        if last or (plan.save_steps and done % plan.save_steps == 0):
+            events.add("save")
+        if watch.validate_every and (last or done % watch.validate_every == 0):
+            events.add("validate")
+        if watch.sample_every and (last or done % watch.sample_every == 0):
+            events.add("sample")
+        if jax.process_count() == 1 or "log" in events:
+            now = time.monotonic()
+            if agreed(now - self._saved > 60 * plan.save_minutes):
+                events.add("save")
+            if until is not None and agreed(now > until):
+                events |= {"log", "save", "stop"}
+        return events
+
+    def _act(self, done: int, events: set[str]) -> None:
+        if "log" in events:
+            self.watch.write(done)
+        if "save" in events:
+            self.save()
+        if "validate" in events:
+            from training.evaluate import validate
+
+            losses = validate(self.config, self.state.average, self.encoder, self.stepper.mesh)
+            named = {f"validation/{name}": value for name, value in losses.items()}
+            self.watch.note({"step": done, **named}, "validation")
+            self.watch.say("validation  " + "  ".join(f"{k} {v:.4g}" for k, v in losses.items()))
+        if "sample" in events:
+            from training.sample import show
+
+            texts = show(self.config, self.state.average, self.encoder, self.stepper.mesh)
+            if texts:
+                file = self.config.directory / "samples" / f"step-{done:08d}.md"
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(texts, "utf-8")
+                self.watch.texts(done, texts)
+                self.watch.say(texts)
 
 
-def run(config: TrainConfig, resume: bool = False) -> Path:
-    """Train to `config.steps`; the directory of the run. With `resume`, from its last checkpoint.
+def run(config: TrainConfig, resume: bool = False, until: float | None = None) -> Path:
+    """Train to `config.steps`, or to the time `until`; the directory of the run. With `resume`,
+    from its newest whole checkpoint.
 
-    Raises ElfError when a fresh run would overwrite checkpoints, or the loss is not finite.
+    Raises ElfError when a fresh run would overwrite checkpoints, none is whole, or a loss stops it.
     """
-    config, encoder = load_encoder(config)
-    source, update = open_source(config), make_update(config, encoder)
-    state, progress = initial_state(config), {"tokens": 0.0}
-    checkpoints = config.directory / "checkpoints"
-    if resume:
-        state, progress = checkpoint.load(checkpoint.latest(checkpoints), state)
-    elif any(checkpoints.glob("step-*")):
-        raise ElfError(f"'{config.directory}' already has checkpoints; use: resume, or remove it")
-    (config.directory / CONFIG).write_text(json.dumps(to_dict(config), indent=2))
-    log = Log(config.directory / "log.jsonl", progress["tokens"])
-    saved = time.time()
-    for step in range(int(state.step), config.steps):
-        batch = source.draw(step)
-        state, metrics = update(state, arrays(batch))
-        log.add(batch, metrics, split_rows(len(batch.tasks), config.objective).decode)
-        last = step + 1 == config.steps
-        if last or (step + 1) % config.log_every == 0:
-            log.write(step + 1)
-        if last or time.time() - saved > 60 * config.save_minutes:
-            checkpoint.save(checkpoints, state, {"tokens": log.tokens})
-            saved = time.time()
+    with peers():
+        config, encoder = load_encoder(config)
+        with Checkpoints(config.directory, config.keep) as store:
+            here = Run(config, encoder, store)
+            here.begin(resume)
+            with closing(here.watch):
+                here.train(until)
     return config.directory
+
+
+def own_tokenizer(config: TrainConfig, record: Record) -> TrainConfig:
+    """The config with a tokenizer that is the checkpoint's: its own file, or, where that is gone,
+    a copy out of the checkpoint. Raises ElfError when it is another one."""
+    import hashlib
+
+    from training.checkpoint import tokenizer_files
+
+    if Path(config.tokenizer).exists():
+        files = tokenizer_files(Path(config.tokenizer))
+        if {k: hashlib.sha256(v).hexdigest() for k, v in files.items()} != record["tokenizer"]:
+            raise ElfError(
+                f"tokenizer '{config.tokenizer}' is not the one this run was trained with; "
+                "restore it, or move it away to use the checkpoint's copy"
+            )
+        return config
+    place = config.directory / TOKENIZER
+    place.mkdir(exist_ok=True)
+    for name, raw in record["tokenizer_files"].items():
+        (place / name).write_bytes(raw)
+    single = len(record["tokenizer_files"]) == 1 and config.tokenizer_spec.kind != "huggingface"
+    path = place / next(iter(record["tokenizer_files"])) if single else place
+    return dataclasses.replace(config, tokenizer=str(path))

@@ -21,18 +21,18 @@ from elf_engine.errors import ElfError
 from elf_engine.flow import interpolate
 from elf_engine.types import Array, FloatArray, IntArray, Weights
 from elf_engine.weights import unflatten
-from training import checkpoint
+from training.checkpoint import Checkpoints
 from training.config import TrainConfig
-from training.data import BatchSource
 from training.loop import load_encoder, open_source, saved_config
 from training.objective import logit_normal
-from training.step import initial_state, latents, network
+from training.sources import Source
+from training.step import State, Stepper, latents, network
 
 RIDGE = 10.0  # of unit-norm targets; far below the count of examples
 
 
 def activations(
-    config: TrainConfig, params: Any, encoder: Weights, source: BatchSource, batches: int
+    config: TrainConfig, params: Any, encoder: Weights, source: Source, batches: int
 ) -> tuple[FloatArray, IntArray]:
     """y (N,D) of the decode head, after GELU, on noised training rows, and their tokens (N,)."""
     net, frozen = network(config), jax.tree.map(jnp.asarray, unflatten(encoder))
@@ -55,7 +55,7 @@ def activations(
 
     found, tokens = [], []
     for step in range(batches):
-        b = source.draw(2_000_000 + step, 0).batch
+        b = source.draw(2_000_000 + step).batch
         y = np.asarray(hidden(jax.random.key(step), b.ids, b.known, b.valid))
         # Fill is most of a batch; one in eight keeps it from ruling the fit.
         rare = np.random.default_rng(step).random(b.ids.shape) < 0.125
@@ -92,9 +92,18 @@ def _nll(logits: Any, tokens: IntArray) -> float:
 def refit(directory: Path, batches: int = 60) -> str:
     """Refit parameters and their average in the run's newest checkpoint; one line about it."""
     config, encoder = load_encoder(saved_config(directory))
-    checkpoints = directory / "checkpoints"
-    state, progress = checkpoint.load(checkpoint.latest(checkpoints), initial_state(config))
     source = open_source(config)
+    with Checkpoints(directory, config.keep) as store:
+        state, record = store.restore(Stepper(config, encoder).like)
+        report, trees = _refitted(config, state, encoder, source, batches)
+        progress = {key: record[key] for key in ("tokens", "usual", "data")}
+        store.save(config, state._replace(**trees), progress, wait=True)
+    return f"refitted step {int(state.step)}: " + "; ".join(report)
+
+
+def _refitted(
+    config: TrainConfig, state: State, encoder: Weights, source: Source, batches: int
+) -> tuple[list[str], dict[str, Any]]:
     table = np.asarray(encoder["shared/embedding"], np.float32)
     report = []
     trees = {}
@@ -106,8 +115,7 @@ def refit(directory: Path, batches: int = 60) -> str:
         params |= {"unembed_kernel": jnp.asarray(kernel), "unembed_bias": jnp.asarray(bias)}
         trees[field] = params
         report.append(f"{field}: decode loss {before:.3f} -> {after:.3f}")
-    checkpoint.save(checkpoints, state._replace(**trees), {"tokens": progress["tokens"]})
-    return f"refitted step {int(state.step)}: " + "; ".join(report)
+    return report, trees
 
 
 def main() -> None:

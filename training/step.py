@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jax.sharding import Mesh
 
 from elf_engine.backends.jax.model import ELFNetwork
 from elf_engine.backends.jax.t5 import T5Encoder
@@ -17,10 +18,12 @@ from elf_engine.types import Array, Weights
 from elf_engine.weights import unflatten
 from training.config import TrainConfig
 from training.data import TrainBatch
+from training.mesh import everywhere, make_mesh, put_everywhere, put_rows, state_shardings
 from training.objective import Inputs, Split, draw, losses, split_step
 from training.optimizer import average_step, make_optimizer
 
 Metrics = dict[str, Array]
+TABLE = "shared"  # where a learned token table lies among the parameters and in the encoder
 
 
 class State(NamedTuple):
@@ -33,18 +36,22 @@ class State(NamedTuple):
 
 
 def network(config: TrainConfig) -> ELFNetwork:
-    """The network of a run, float32."""
-    return ELFNetwork(config.network)
+    """The network of a run, computing in `config.compute`."""
+    return ELFNetwork(config.network, jnp.dtype(config.compute), config.remat)
 
 
-def initial_state(config: TrainConfig) -> State:
-    """Fresh parameters; their average starts equal to them."""
+def initial_state(config: TrainConfig, encoder: Weights | None = None) -> State:
+    """Fresh parameters; their average starts equal to them. A learned token table starts as the
+    encoder's (random without one)."""
     spec = config.network
     width = spec.embedding_dim * (2 if spec.self_conditioning else 1)
-    one = jnp.zeros((1,))
-    params = network(config).init(
-        jax.random.key(config.seed), jnp.zeros((1, 1, width)), one, one, None, one
-    )["params"]
+    one, key = jnp.zeros((1,)), jax.random.key(config.seed)
+    params = network(config).init(key, jnp.zeros((1, 1, width)), one, one, None, one)["params"]
+    if config.embeddings == "learned":
+        table: Any = jax.random.normal(key, (config.encoder.vocab, config.encoder.d_model))
+        if encoder is not None:
+            table = jnp.asarray(encoder[f"{TABLE}/embedding"])
+        params[TABLE] = {"embedding": table}
     optimizer = make_optimizer(config.optimizer, config.steps).init(params)
     return State(params, jax.tree.map(jnp.copy, params), optimizer, jnp.zeros((), jnp.int32))
 
@@ -82,30 +89,99 @@ def arrays(batch: TrainBatch) -> tuple[Any, Any, Any]:
     return batch.batch.ids, batch.batch.known, batch.batch.valid
 
 
-def make_update(
-    config: TrainConfig, encoder: Weights
-) -> Callable[[State, tuple[Any, Any, Any]], tuple[State, Metrics]]:
-    """The jitted step, compiled once per bucket, and per branch where a step has only one. Its
-    randomness follows from (seed, step)."""
-    net, optimizer = network(config), make_optimizer(config.optimizer, config.steps)
-    frozen = jax.tree.map(jnp.asarray, unflatten(encoder))
+class Stepper:
+    """The jitted step on a mesh, compiled once per bucket, and per branch where a step has only
+    one. Its randomness follows from (seed, step) alone, not from the devices.
 
-    @partial(jax.jit, static_argnames="split", donate_argnums=(0,))
-    def update(state: State, encoder: Any, batch: Any, split: Split) -> tuple[State, Metrics]:
-        key = jax.random.fold_in(jax.random.key(config.seed + 1), state.step)
-        inputs, draws = prepare(config, encoder, key, batch, split)
-        grad = jax.value_and_grad(losses, has_aux=True)
-        (total, metrics), grads = grad(
-            state.params, net, inputs, draws, split, config.flow, config.objective
+    A step whose loss or gradient is not finite, or whose loss is above `limit`, changes nothing,
+    and nor does any step after it (`ok`), so the last good state is never lost, although the loss
+    is looked at only when the next step is under way.
+    """
+
+    def __init__(self, config: TrainConfig, encoder: Weights, mesh: Mesh | None = None) -> None:
+        self.config, self.mesh = config, mesh or make_mesh(config.mesh)
+        self._start = partial(initial_state, config, encoder)
+        shapes = jax.eval_shape(self._start)
+        self.shardings = state_shardings(self.mesh, shapes)
+        self.like = jax.tree.map(
+            lambda a, where: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=where),
+            shapes,
+            self.shardings,
         )
-        change, opt = optimizer.update(grads, state.optimizer, state.params)
-        params = optax.apply_updates(state.params, change)
-        average = average_step(config.optimizer, state.average, params, state.step)
-        metrics |= {"loss": total, "grad_norm": optax.tree.norm(grads)}
-        return State(params, average, opt, state.step + 1), metrics
+        self._frozen = put_everywhere(self.mesh, unflatten(encoder))
+        one = everywhere(self.mesh)
+        self._update = jax.jit(
+            partial(_update, config),
+            static_argnames="split",
+            donate_argnums=(0,),
+            out_shardings=(self.shardings, one),
+        )
 
-    def step(state: State, batch: tuple[Any, Any, Any]) -> tuple[State, Metrics]:
-        split = split_step(len(batch[0]), config.objective, config.seed, int(state.step))
-        return update(state, frozen, batch, split)
+    def start(self) -> State:
+        """The state of step 0, each device making its own part."""
+        state: State = jax.jit(self._start, out_shardings=self.shardings)()
+        return state
 
-    return step
+    def __call__(
+        self,
+        state: State,
+        batch: TrainBatch,
+        step: int,
+        limit: float = float("inf"),
+        ok: Array | None = None,
+    ) -> tuple[State, Metrics]:
+        """The state after step `step` (from 0) on this process's rows, and its metrics. The given
+        state's memory is reused."""
+        return self._update(
+            *self._arguments(state, batch, limit, ok), split=self.split(step, batch)
+        )
+
+    def split(self, step: int, batch: TrainBatch) -> Split:
+        """Which of the global batch's rows train what."""
+        rows = len(batch.tasks) * jax.process_count()
+        return split_step(rows, self.config.objective, self.config.seed, step)
+
+    def flops(self, state: State, batch: TrainBatch, step: int) -> float:
+        """Floating-point operations of a step, as XLA counts them; 0 where it does not."""
+        arguments = self._arguments(state, batch, 0.0, None)
+        lowered = self._update.lower(*arguments, split=self.split(step, batch))
+        counted = lowered.cost_analysis() or {}
+        return float(counted.get("flops", 0.0))
+
+    def _arguments(
+        self, state: State, batch: TrainBatch, limit: float, ok: Array | None
+    ) -> tuple[Any, ...]:
+        good = np.bool_(True) if ok is None else ok
+        rows = put_rows(self.mesh, arrays(batch))
+        return state, self._frozen, rows, np.float32(limit), good
+
+
+def _update(
+    config: TrainConfig,
+    state: State,
+    frozen: Any,
+    batch: Any,
+    limit: Array,
+    ok: Array,
+    split: Split,
+) -> tuple[State, Metrics]:
+    net = network(config)
+    optimizer = make_optimizer(config.optimizer, config.steps)
+    key = jax.random.fold_in(jax.random.key(config.seed + 1), state.step)
+
+    def objective(params: Any) -> tuple[Array, Metrics]:
+        # A learned table is differentiated through both losses.
+        encoder = {**frozen, TABLE: params[TABLE]} if TABLE in params else frozen
+        inputs, draws = prepare(config, encoder, key, batch, split)
+        own = {name: value for name, value in params.items() if name != TABLE}
+        return losses(own, net, inputs, draws, split, config.flow, config.objective)
+
+    (total, metrics), grads = jax.value_and_grad(objective, has_aux=True)(state.params)
+    change, opt = optimizer.update(grads, state.optimizer, state.params)
+    params = optax.apply_updates(state.params, change)
+    average = average_step(config.optimizer, state.average, params, state.step)
+    norm = optax.tree.norm(grads)
+    good = ok & jnp.isfinite(total) & jnp.isfinite(norm) & (total <= limit)
+    new = State(params, average, opt, state.step + 1)
+    kept: State = jax.tree.map(lambda new, old: jnp.where(good, new, old), new, state)
+    return kept, metrics | {"loss": total, "grad_norm": norm, "ok": good}

@@ -27,6 +27,7 @@ class ELFNetwork(nn.Module):
 
     spec: NetworkSpec
     dtype: jnp.dtype = jnp.float32  # compute type; parameters stay as given
+    remat: bool = False  # in training, recompute each block's activations for its gradient
 
     def setup(self) -> None:
         n, dtype = self.spec, self.dtype
@@ -41,8 +42,9 @@ class ELFNetwork(nn.Module):
                 "self_cond_cfg_tokens", NORMAL, (1, n.guidance_tokens, n.hidden)
             )
         self.mode_tokens = self.param("mode_tokens", NORMAL, (1, n.mode_tokens, n.hidden))
+        block = nn.remat(Block, static_argnums=(4,)) if self.remat else Block
         self.blocks = [
-            Block(n.hidden, n.heads, n.mlp_hidden, self._dropout(i), dtype) for i in range(n.depth)
+            block(n.hidden, n.heads, n.mlp_hidden, self._dropout(i), dtype) for i in range(n.depth)
         ]
         self.final_layer = FinalLayer(n.embedding_dim, dtype)
         self.proj_kernel = self.param("proj_kernel", XAVIER, (n.hidden, n.embedding_dim))

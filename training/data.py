@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,16 +33,59 @@ class TaskMix:
 
 
 @dataclass(frozen=True)
+class StreamSpec:
+    """Data of one's own in place of the corpus table (training/stream.py).
+
+    train, validation   file, folder or Hub name of each split's rows
+    layout         "published": [condition, text] cut and filled to `length`, as the published
+                   models were trained; "own": as the editors lay rows out, in length buckets
+    task           of "own": what the rows teach; "" is translate or, without conditions, draft
+    length         tokens of a row; in "own" the most, longer rows are left out
+    max_source     "published": most condition tokens; 0 is no limit
+    fill           "published": the token behind a row's end
+    join           "published": documents joined and cut into full rows
+    rows           "published": rows of a global batch
+    buckets        "own": number of padded lengths, chosen for the least padding
+    rows_multiple  rows of a global batch are a multiple of this: the processes divide it
+    workers        processes that read ahead; 0 reads in a thread
+    """
+
+    train: str
+    validation: str = ""
+    layout: Literal["published", "own"] = "published"
+    task: str = ""
+    length: int = 1024
+    max_source: int = 0
+    fill: Literal["pad", "eos"] = "pad"
+    join: bool = False
+    rows: int = 512
+    buckets: int = 12
+    rows_multiple: int = 1
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("length", "rows", "buckets", "rows_multiple"):
+            if getattr(self, name) < 1:
+                raise ElfError(f"stream.{name} {getattr(self, name)} must be at least 1")
+        if self.workers < 0 or self.max_source < 0:
+            raise ElfError("stream.workers and stream.max_source must not be negative")
+        if self.layout == "own" and (self.join or self.max_source):
+            raise ElfError("stream.join and stream.max_source belong to the published layout")
+
+
+@dataclass(frozen=True)
 class DataConfig:
     """batch_tokens  padded tokens of a batch, the same for every length
     length_weights   how much rows of each bucket (LayoutSpec.lengths) are wanted, relative to
                      how many there are
     mix              task -> its share and groups
+    stream           data of one's own instead
     """
 
     batch_tokens: int = 2048
     length_weights: tuple[float, ...] = (1.0, 0.5, 0.1)
     mix: dict[str, TaskMix] = field(default_factory=dict)
+    stream: StreamSpec | None = None
 
 
 @dataclass(frozen=True)

@@ -102,10 +102,22 @@ def open_source(
     config: TrainConfig, split: Split = "train", process_index: int = 0, process_count: int = 1
 ) -> Source:
     """Batches of one split, this process's rows of each."""
-    tokenizer = SentencePieceTokenizer(Path(config.tokenizer))
+    tokenizer = open_tokenizer(config)
+    share = (process_index, process_count)
+    spec = config.batches.stream
+    if spec is not None:
+        from training.hub import local
+        from training.stream import open_stream
+
+        name = spec.train if split == "train" else spec.validation
+        if not name:
+            raise ElfError(f"batches.stream names no {split} data; add stream.validation")
+        return open_stream(
+            spec, local(name), tokenizer, config.layout, config.batches, config.seed, share
+        )
     rows = open_table(config, split)
     source = BatchSource(rows, tokenizer, config.layout, config.batches, config.seed)
-    return TableSource(source, process_index, process_count)
+    return TableSource(source, *share)
 
 
 def padding(batch: Batch) -> float:

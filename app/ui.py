@@ -15,13 +15,16 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 import gradio as gr
 
+from app.about import Shelf
 from app.runtime import real_runtime
 from app.service import BACKENDS, Service
 from app.store import Store
 from app.tabs.common import LiveRuns, Page
+from app.tabs.compare import CompareTab
 from app.tabs.editor import EditorKind, EditorTab
 from app.tabs.history import HistoryTab
 from app.tabs.pairs import PAIR_KINDS, PairTab
+from app.tabs.write import WriteTab
 from elf_engine.errors import ElfError
 
 log = logging.getLogger(__name__)
@@ -63,8 +66,15 @@ KINDS = (
 )
 
 
-def build(service: Service, store: Store, model: str = "", backend: str = "torch") -> gr.Blocks:
+def build(
+    service: Service,
+    store: Store,
+    model: str = "",
+    backend: str = "torch",
+    shelf: Shelf | None = None,
+) -> gr.Blocks:
     """The whole page over a service and a history. `model` "" takes the first there is."""
+    shelf = shelf or Shelf(lambda name: service.check(name, BACKENDS[0]))
     models = service.models()
     model = model or (models[0] if models else "")
     runs = LiveRuns()
@@ -81,13 +91,15 @@ def build(service: Service, store: Store, model: str = "", backend: str = "torch
             )
         with gr.Tabs() as tabs:
             page = Page(service, runs, tabs, chooser, device)
+            write = WriteTab(page, store, shelf)
             editors = {kind.name: EditorTab(page, kind) for kind in KINDS}
             pairs = {kind.name: PairTab(page, kind) for kind in PAIR_KINDS}
+            CompareTab(page, store, write)
             HistoryTab(page, store, {**editors, **pairs})
         editors["draft"].send_to(editors["infill"])
         for pair in pairs.values():
-            pair.send_to(editors["draft"], "use")
-            pair.send_to(editors["infill"], "infill")
+            pair.send_to(write, "write", "use")
+            pair.send_to(editors["infill"], "infill", "infill")
 
         def leave(request: gr.Request) -> None:
             runs.stop(str(request.session_hash or ""))
@@ -95,6 +107,7 @@ def build(service: Service, store: Store, model: str = "", backend: str = "torch
         def reread() -> object:
             return gr.update(choices=service.models())
 
+        write.opened(blocks)
         blocks.load(reread, None, chooser, show_progress="hidden", api_visibility="private")
         blocks.unload(leave)
     blocks.queue(default_concurrency_limit=None)

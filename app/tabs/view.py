@@ -42,6 +42,23 @@ class Panel:
         return found
 
 
+class Pace:
+    """How long the steps take, and so what is left."""
+
+    def __init__(self) -> None:
+        self._first_step_at = 0.0
+
+    def line(self, event: Progress) -> str:
+        """Where the run stands, in words."""
+        now = time.monotonic()
+        self._first_step_at = self._first_step_at or now
+        left = ""
+        if 1 < event.step < event.steps:
+            seconds = (now - self._first_step_at) / (event.step - 1) * (event.steps - event.step)
+            left = f", about {seconds:.0f} s left" if seconds >= 1.5 else ""
+        return f"Step {event.step} of {event.steps}, t = {event.t:.2f}{left}"
+
+
 class RunView:
     """What the right side shows while one run goes on."""
 
@@ -52,7 +69,7 @@ class RunView:
         self.step: Progress | None = None
         self.results: dict[int, EditResult] = {}
         self.ids: list[str | None] = [None] * request.count
-        self.first_step_at = 0.0
+        self.pace = Pace()
 
     def begin(self) -> dict[Any, Any]:
         """Empty boxes, as many as candidates were asked for."""
@@ -95,14 +112,8 @@ class RunView:
         return updates
 
     def _progress(self, event: Progress) -> dict[Any, Any]:
-        self.first_step_at = self.first_step_at or time.monotonic()
         self.step = event
-        left = ""
-        if event.step > 1 and event.step < event.steps:
-            pace = (time.monotonic() - self.first_step_at) / (event.step - 1)
-            seconds = pace * (event.steps - event.step)
-            left = f", about {seconds:.0f} s left" if seconds >= 1.5 else ""
-        line = f"Step {event.step} of {event.steps}, t = {event.t:.2f}{left}"
+        line = self.pace.line(event)
         updates: dict[Any, Any] = {
             self.panel.status: status_html(line, event.step, event.steps, "busy")
         }

@@ -8,10 +8,11 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from app import ui
+from app.about import Shelf
 from app.service import Service
 from app.store import Store
 from tests.app.browser import ARGS, CHROMIUM, Site, Visit
-from tests.app.fake import FakeWorld
+from tests.app.fake import FakeWorld, known_models
 
 PATIENCE_MS = 60_000  # of a busy machine; a passing test does not wait
 expect.set_options(timeout=PATIENCE_MS)
@@ -30,7 +31,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     world = FakeWorld(pace=0.05)
     store = Store(tmp_path_factory.mktemp("home") / "history.db")
     service = Service(world.runtime(), store)
-    blocks = ui.build(service, store)
+    about = known_models(tmp_path_factory.mktemp("about"))
+    shelf = Shelf(lambda name: service.check(name, "torch"), lambda _: about)
+    blocks = ui.build(service, store, shelf=shelf)
     url = ui.launch(blocks, ui.LOOPBACK, ui.free_port(ui.LOOPBACK, 0), block=False)
     yield Site(url, world, store, service)
     blocks.close(verbose=False)
@@ -58,7 +61,7 @@ def visit(context: BrowserContext, site: Site) -> Iterator[Visit]:
     made.page.on("request", lambda request: ask(request.url))
     made.page.on("pageerror", lambda error: made.errors.append(str(error)))
     made.page.goto(site.url)
-    made.page.locator("#draft-text textarea").wait_for()
+    made.page.get_by_role("tab", name="History", exact=True).wait_for()
     yield made
     assert made.page.evaluate("window.hacked") is None
     made.page.close()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from app.service import Runtime
-from editors.request import EditRequest, EditResult, Progress
+from editors.changes import splice
+from editors.request import Change, EditRequest, EditResult, Progress
+from elf_engine import model_dir
 from elf_engine.config import LayoutSpec, ModelConfig, SampleSpec
 from elf_engine.errors import ElfError
 
@@ -31,6 +36,18 @@ def parts(text: str) -> int:
     """A text that holds "in 3 parts" takes as many runs of the steps."""
     found = re.search(r"in (\d) parts", text)
     return int(found[1]) if found else 1
+
+
+def known_models(directory: Path) -> Path:
+    """`directory` as a model's without weights: the bundled one's, calibrated to few steps."""
+    for name in ("config.json", "tokenizer.model"):
+        shutil.copy(model_dir.find("starter") / name, directory / name)
+    points = [
+        {"quality": q, "guidance": 1.0 + q, "gamma": 1.0, "steps": 4 + 4 * q} for q in (0, 1)
+    ]
+    table = {"format": 1, "tasks": dict.fromkeys(("draft", "infill"), points)}
+    (directory / "calibration.json").write_text(json.dumps(table), "utf-8")
+    return directory
 
 
 @dataclass
@@ -63,7 +80,7 @@ class FakeWorld:
         return FakeEngine(model, backend)
 
     def run(self, engine: FakeEngine, request: EditRequest) -> Iterator[Progress | EditResult]:
-        if request.editor == "infill" and "[[" not in request.text:
+        if request.editor == "infill" and not request.spans and "[[" not in request.text:
             raise ElfError(f"no gap in '{request.text}'; mark one with [[2-6]]")
         spec = request.settings or DEFAULTS[request.editor]
         start = time.monotonic()
@@ -84,10 +101,18 @@ class FakeWorld:
         finally:
             self.closed.append(request.text)
 
+    def _changes(self, request: EditRequest, index: int, clear: float) -> tuple[Change, ...]:
+        """Each span becomes "lovely" and a number; without spans the text goes on."""
+        end = len(request.text)
+        word = f"lovely {index}" if request.spans else f" and so it went, candidate {index}."
+        shown = int(len(word) * clear)
+        word = word[:shown] + "·" * (len(word) - shown)
+        return tuple(
+            Change(a, b, request.text[a:b], word) for a, b in request.spans or ((end, end),)
+        )
+
     def _text(self, request: EditRequest, index: int, clear: float) -> str:
-        text = f"{request.text} and so it went, candidate {index}."
-        shown = int(len(text) * clear)
-        return text[:shown] + "·" * (len(text) - shown)
+        return splice(request.text, self._changes(request, index, clear))
 
     def result(
         self, engine: FakeEngine, request: EditRequest, spec: SampleSpec, i: int, seconds: float
@@ -95,6 +120,12 @@ class FakeWorld:
         settings: dict[str, Any] = asdict(spec)
         return EditResult(
             text=self._text(request, i, 1.0),
+            changes=self._changes(request, i, 1.0),
+            trajectory=tuple(
+                self._text(request, i, step / spec.steps) for step in range(1, spec.steps + 1)
+            )
+            if request.texts_every_step
+            else (),
             seed=spec.seed,
             index=i,
             editor=request.editor,

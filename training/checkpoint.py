@@ -22,7 +22,8 @@ import orbax.checkpoint as ocp
 
 from elf_engine.config import to_dict
 from elf_engine.errors import ElfError
-from training.config import TrainConfig
+from elf_engine.published.convert import TOKENIZER_FILES
+from training.config import TrainConfig, tokenizer_path
 from training.mesh import first_process, together
 from training.step import State
 
@@ -65,10 +66,17 @@ def _seal(record: Record) -> str:
 
 def tokenizer_files(path: Path) -> dict[str, bytes]:
     """The tokenizer's file, or files, by name. Raises ElfError when there is none."""
-    files = [path] if path.is_file() else sorted(p for p in path.glob("*") if p.is_file())
+    files = (
+        [path] if path.is_file() else [path / n for n in TOKENIZER_FILES if (path / n).is_file()]
+    )
     if not files:
         raise ElfError(f"no tokenizer at '{path}'")
     return {file.name: file.read_bytes() for file in files}
+
+
+def hashes(files: dict[str, bytes]) -> dict[str, str]:
+    """Hex sha256 of each."""
+    return {name: hashlib.sha256(raw).hexdigest() for name, raw in files.items()}
 
 
 class Checkpoints:
@@ -111,14 +119,14 @@ class Checkpoints:
         if jax.default_backend() == "cpu":
             # A CPU's arrays are handed over without a copy, and the next step reuses their memory.
             state = jax.tree.map(jnp.copy, state)
-        files = tokenizer_files(Path(config.tokenizer))
+        files = tokenizer_files(tokenizer_path(config))
         record = {
             **progress,
             "step": step,
             "random": {"seed": config.seed, "step": step},
             "config": json.loads(json.dumps(to_dict(config))),
             "leaves": _leaves(state),
-            "tokenizer": {k: hashlib.sha256(v).hexdigest() for k, v in files.items()},
+            "tokenizer": hashes(files),
         }
         self._manager.save(
             step,
@@ -177,7 +185,7 @@ class Checkpoints:
             if mark != record["leaves"][name][2]:
                 raise ValueError(f"{name} was changed")
         files = {name: bytes(np.asarray(a)) for name, a in restored.tokenizer.items()}
-        if {k: hashlib.sha256(v).hexdigest() for k, v in files.items()} != record["tokenizer"]:
+        if hashes(files) != record["tokenizer"]:
             raise ValueError("its tokenizer was changed")
         return state, {**record, "tokenizer_files": files}
 

@@ -152,8 +152,8 @@ class WatchConfig:
 class TrainConfig:
     """One run. Paths are relative to the working directory.
 
-    data, tokenizer   corpus directory and tokenizer (file, or directory of a Hugging Face one);
-                      `data` "" uses the built-in lines
+    data, tokenizer   corpus directory and tokenizer (a file; of a Hugging Face one, the directory
+                      or the Hub's name); `data` "" uses the built-in lines
     tokenizer_spec    its kind, name in the exported model and padding
     embeddings        what the latents are (the paper's ablation): "scratch", a text encoder
                       pre-trained by us first; "pretrained", the encoder at `encoder_from`;
@@ -228,10 +228,19 @@ class TrainConfig:
         return Path(self.runs) / self.name
 
 
+def tokenizer_path(config: TrainConfig) -> Path:
+    """Where the tokenizer's file, or directory, is; a Hugging Face one is fetched if need be."""
+    if config.tokenizer_spec.kind != "huggingface":
+        return Path(config.tokenizer)
+    from elf_engine.published.hub import tokenizer_directory
+
+    return tokenizer_directory(config.tokenizer)
+
+
 def open_tokenizer(config: TrainConfig) -> Tokenizer:
     """The run's tokenizer. Raises ElfError when its files are missing or of another kind."""
-    path = Path(config.tokenizer)
-    if config.tokenizer_spec.kind == "huggingface":
+    path = tokenizer_path(config)
+    if path.is_dir():
         return load_tokenizer(replace(config.tokenizer_spec, file="."), path)
     return load_tokenizer(replace(config.tokenizer_spec, file=path.name), path.parent)
 

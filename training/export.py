@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from elf_engine import model_dir
 from elf_engine.config import ModelConfig
 from elf_engine.types import Weights
 from elf_engine.weights import flatten
-from training.checkpoint import Checkpoints
-from training.config import TrainConfig
+from training.checkpoint import Checkpoints, tokenizer_files
+from training.config import TrainConfig, tokenizer_path
 from training.embeddings import load_encoder
 from training.loop import own_tokenizer, saved_config
 from training.mesh import everywhere
@@ -70,4 +71,10 @@ def export(
     if defaults is not None:
         model = dataclasses.replace(model, defaults=defaults.defaults)
     network, encoder = host_weights(state.average, encoder)
-    return model_dir.save(out, model, network, encoder, config.tokenizer, card, dtype)
+    with tempfile.TemporaryDirectory() as scratch:
+        source = tokenizer_path(config)
+        if source.is_dir():  # which may hold a whole model: only the tokenizer's files are wanted
+            for name, raw in tokenizer_files(source).items():
+                (Path(scratch) / name).write_bytes(raw)
+            source = Path(scratch)
+        return model_dir.save(out, model, network, encoder, source, card, dtype)

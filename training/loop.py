@@ -18,8 +18,15 @@ import jax
 from elf_engine.config import from_dict, to_dict
 from elf_engine.errors import ElfError
 from elf_engine.types import Weights
-from training.checkpoint import DAMAGED, FOLDER, Checkpoints, Record
-from training.config import TrainConfig
+from training.checkpoint import (
+    DAMAGED,
+    FOLDER,
+    Checkpoints,
+    Record,
+    hashes,
+    tokenizer_files,
+)
+from training.config import TrainConfig, tokenizer_path
 from training.data import TrainBatch
 from training.embeddings import ENCODER, LATENTS, load_encoder
 from training.mesh import agreed, first_process, peers, together
@@ -138,6 +145,7 @@ class Run:
                 self._look(waiting)
                 waiting = ()
                 self._act(done, events)
+                self.watch.go_on()
             if "stop" in events:
                 break
 
@@ -215,13 +223,9 @@ def run(config: TrainConfig, resume: bool = False, until: float | None = None) -
 def own_tokenizer(config: TrainConfig, record: Record) -> TrainConfig:
     """The config with a tokenizer that is the checkpoint's: its own file, or, where that is gone,
     a copy out of the checkpoint. Raises ElfError when it is another one."""
-    import hashlib
-
-    from training.checkpoint import tokenizer_files
-
-    if Path(config.tokenizer).exists():
-        files = tokenizer_files(Path(config.tokenizer))
-        if {k: hashlib.sha256(v).hexdigest() for k, v in files.items()} != record["tokenizer"]:
+    files: dict[str, bytes] = record["tokenizer_files"]
+    if config.tokenizer_spec.kind == "huggingface" or Path(config.tokenizer).exists():
+        if hashes(tokenizer_files(tokenizer_path(config))) != record["tokenizer"]:
             raise ElfError(
                 f"tokenizer '{config.tokenizer}' is not the one this run was trained with; "
                 "restore it, or move it away to use the checkpoint's copy"
@@ -229,8 +233,7 @@ def own_tokenizer(config: TrainConfig, record: Record) -> TrainConfig:
         return config
     place = config.directory / TOKENIZER
     place.mkdir(exist_ok=True)
-    for name, raw in record["tokenizer_files"].items():
+    for name, raw in files.items():
         (place / name).write_bytes(raw)
-    single = len(record["tokenizer_files"]) == 1 and config.tokenizer_spec.kind != "huggingface"
-    path = place / next(iter(record["tokenizer_files"])) if single else place
+    path = place / next(iter(files)) if len(files) == 1 else place
     return dataclasses.replace(config, tokenizer=str(path))

@@ -22,6 +22,7 @@ from training.config import TrainConfig
 CONFIGS = Path(__file__).parent / "configs"
 EXTENDS = "extends"
 MAX_DEPTH = 5
+REPLACED = ("tasks", "defaults", "mix")  # mappings that are taken whole
 # YAML 1.1 reads 1e-3 as a text, for want of a dot.
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 
@@ -84,12 +85,15 @@ def _known(key: str, keys: set[str]) -> bool:
 
 
 def _nearest(key: str, keys: set[str]) -> str:
-    named = sorted(k for k in keys if "*" not in k)
-    same_end = [k for k in named if k.split(".")[-1] == key.split(".")[-1]]
-    near = same_end or difflib.get_close_matches(key, named, n=1, cutoff=0.4)
+    """A key that ends alike before one that looks alike, and the shorter before the longer."""
+    named = sorted((k for k in keys if "*" not in k), key=len)
+    last = key.split(".")[-1]
+    same_end = [k for k in named if k.split(".")[-1] == last]
+    near = difflib.get_close_matches(key, same_end, n=1, cutoff=0.4) or same_end
+    near = near or difflib.get_close_matches(key, named, n=1, cutoff=0.6)
     if not near:
-        ends = {k.split(".")[-1]: k for k in named}
-        near = [ends[k] for k in difflib.get_close_matches(key.split(".")[-1], ends, n=1)]
+        ends = {k.split(".")[-1]: k for k in reversed(named)}
+        near = [ends[k] for k in difflib.get_close_matches(last, ends, n=1)]
     return f"did you mean '{near[0]}'?" if near else "`elf-train presets starter` shows them all"
 
 
@@ -139,6 +143,9 @@ def _read(name: str, depth: int = 0) -> dict[str, Any]:
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
+        if key in REPLACED:
+            merged[key] = value
+            continue
         inner = merged.get(key)
         both = isinstance(inner, dict) and isinstance(value, dict)
         merged[key] = _merge(inner, value) if both else value  # type: ignore[arg-type]

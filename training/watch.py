@@ -84,6 +84,11 @@ class Watch:
         self._began, self._steps, self._new, self._work = time.time(), 0, 0, 0.0
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
+    def go_on(self) -> None:
+        """Time spent since the last line on losses, samples and saving is not the steps'."""
+        if not self._steps:
+            self._began = time.time()
+
     def limit(self, split: Split) -> float:
         """The loss that stops the run at a step of this kind; infinite at first."""
         mean, count = self.progress.usual.get(_kind(split), (0.0, 0))

@@ -68,6 +68,16 @@ class Target(Protocol):
     def receives(self) -> list[Any]: ...
 
 
+def handed(page: Page, target: Target, tab: str, text: str, parent: str | None) -> dict[Any, Any]:
+    """Updates that give a text to another tab and show it."""
+    return {**target.receive(text, parent), page.tabs: gr.update(selected=tab)}
+
+
+def handed_to(page: Page, target: Target) -> list[Any]:
+    """The widgets `handed` may update."""
+    return list(dict.fromkeys([*target.receives(), page.tabs]))
+
+
 class PairTab:
     """Builds the tab and answers its events."""
 
@@ -168,14 +178,14 @@ class PairTab:
         own = {self.text, self.rank, self.parent, *self.knobs.inputs()}
         return own | {self.page.model, self.page.backend}
 
-    def send_to(self, target: Target, slot: str) -> None:
-        """Wire the buttons `slot` ("use" or "infill") of the candidates to another tab."""
+    def send_to(self, target: Target, tab: str, slot: str) -> None:
+        """Wire the buttons `slot` ("use" or "infill") of the candidates to the tab with that id."""
         for i, c in enumerate(self.candidates):
             button: gr.Button = getattr(c, slot)
             button.click(
-                lambda text, ids, i=i: target.receive(text, ids[i] if i < len(ids) else None),
+                lambda text, ids, i=i: handed(self.page, target, tab, text, ids[i]),
                 [c.text, self.ids],
-                target.receives(),
+                handed_to(self.page, target),
                 **HIDDEN,
             )
 

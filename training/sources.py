@@ -15,9 +15,8 @@ import numpy as np
 
 from elf_engine.errors import ElfError
 from elf_engine.layout import Batch
-from elf_engine.tokens import SentencePieceTokenizer
 from training import lines, table
-from training.config import TrainConfig
+from training.config import TrainConfig, open_tokenizer
 from training.corpus import Split
 from training.data import BatchSource, TrainBatch
 
@@ -91,7 +90,7 @@ class TableSource:
 def open_table(config: TrainConfig, split: Split = "train") -> table.Table:
     """Rows of one split of the config's corpus, or the built-in lines when it names none."""
     file = Path(config.tokenizer)
-    tokenizer = SentencePieceTokenizer(file)
+    tokenizer = open_tokenizer(config)
     if not config.data:
         return table.build(lines.examples(), tokenizer)
     cache = Path(config.runs) / "cache"

@@ -18,7 +18,7 @@ from elf_engine.errors import ElfError
 from elf_engine.guidance import Passes
 from elf_engine.layout import Batch, Row, bucket, pad_rows
 from elf_engine.tokens import Tokenizer, load_tokenizer
-from elf_engine.types import FloatArray, IntArray
+from elf_engine.types import BoolArray, FloatArray, IntArray
 
 MAX_ROWS = 64  # rows in one device batch
 
@@ -39,11 +39,11 @@ class Step:
     _w: FloatArray = field(repr=False)
     _constraint: Constraint = field(repr=False)
 
-    def ids(self) -> IntArray:
+    def ids(self, text_at: BoolArray | None = None) -> IntArray:
         """Token ids (B,S) decoded from the state: from z at the end, from the clean estimate
-        x before it (one decode pass)."""
+        x before it (one decode pass). `text_at` as in `Engine.decode`."""
         latent = self.state.z if self.index == self.steps else self.state.x
-        return self._engine.decode(latent, self._w, self._constraint)[: self.rows]
+        return self._engine.decode(latent, self._w, self._constraint, text_at)[: self.rows]
 
     def confidence(self) -> FloatArray:
         """Natural log-probability (B,S), at most 0, of each token `ids` gives."""
@@ -60,6 +60,32 @@ class Step:
             valid = self._engine.backend.to_numpy(self._constraint.valid)[: self.rows]
         squares = np.where(valid[..., None], x * x + 0 * z, 0).mean(axis=2).sum(axis=1)
         return np.asarray(np.sqrt(squares / np.maximum(valid.sum(axis=1), 1)), np.float32)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows on their way: `rows` of the walk's are asked for, more only fill a fixed shape.
+
+    Runs of one engine with equal `kind` can make their network steps together.
+    """
+
+    walk: samplers.Walk
+    passes: Passes
+    rows: int
+    length: int
+    _engine: Engine = field(repr=False)
+    _w: FloatArray = field(repr=False)
+    _constraint: Constraint = field(repr=False)
+
+    @property
+    def kind(self) -> tuple[Passes, int]:
+        return self.passes, self.length
+
+    def step(self) -> Step:
+        """Where it stands now; needs one step made."""
+        walk, engine = self.walk, self._engine
+        at = (walk.state.index, walk.steps, walk.t, walk.state)
+        return Step(*at, self.rows, engine, self._w, self._constraint)
 
 
 class Engine:
@@ -81,7 +107,7 @@ class Engine:
         self.tokenizer = tokenizer
         self.model_hash = model_hash
         self.path = path
-        self._steps: dict[Passes, Any] = {}
+        self._steps: dict[Passes, samplers.Step] = {}
 
     @classmethod
     def load(
@@ -147,6 +173,21 @@ class Engine:
         spec     one for all rows, or one per row with equal steps and resample
         samples  noise sample number of each row: (seed, sample) fixes its noise
         """
+        run = self.start(batch, spec, samples, origin, t_start)
+        step = self.stepper(run.passes)
+        while not run.walk.ended:
+            run.walk.take(*step(*run.walk.inputs()))
+            yield run.step()
+
+    def start(
+        self,
+        batch: Batch,
+        spec: SampleSpec | Sequence[SampleSpec],
+        samples: Sequence[int],
+        origin: IntArray | None = None,
+        t_start: float = 0.0,
+    ) -> Run:
+        """A run before its first network step; arguments as of `sample`."""
         specs = [spec] * len(batch.ids) if isinstance(spec, SampleSpec) else list(spec)
         rows = len(batch.ids)
         if not len(specs) == len(samples) == rows <= MAX_ROWS:
@@ -154,7 +195,7 @@ class Engine:
                 f"{rows} rows, {len(specs)} settings, {len(samples)} sample numbers: "
                 f"all must agree and be at most {MAX_ROWS}"
             )
-        size = _padded_rows(rows) if self.backend.fixed_shapes else rows
+        size = padded_rows(rows) if self.backend.fixed_shapes else rows
         batch, specs, samples = _repeat_last(batch, specs, samples, size)
         if origin is not None:
             origin = origin[np.minimum(np.arange(size), rows - 1)]
@@ -166,23 +207,43 @@ class Engine:
             pairs = zip(specs, samples, strict=True)
             return np.stack([noise.normal(s.seed, n, step, length, width) for s, n in pairs])
 
-        step = self._step(self._passes(specs))
-        scale, resample = self.config.flow.noise_scale, specs[0].resample
-        order = samplers.order(len(knobs.times) - 1, resample)
-        for state in samplers.run(self.backend, step, constraint, knobs, draw, scale, resample):
-            if state.index:
-                t = float(knobs.times[order[state.index - 1] + 1, 0])
-                yield Step(state.index, len(order), t, state, rows, self, knobs.w, constraint)
+        scale = self.config.flow.noise_scale
+        walk = samplers.Walk(self.backend, constraint, knobs, draw, scale, specs[0].resample)
+        return Run(walk, self._passes(specs), rows, length, self, knobs.w, constraint)
 
-    def decode(self, z: Any, w: FloatArray, constraint: Constraint) -> IntArray:
-        """Most likely token ids (B,S) of latents z (B,S,D) at t = 1."""
-        ids = self._decoder(z, self.backend.asarray(w), constraint.valid)
+    def decode(
+        self, z: Any, w: FloatArray, constraint: Constraint, text_at: BoolArray | None = None
+    ) -> IntArray:
+        """Most likely token ids (B,S) of latents z (B,S,D) at t = 1. Where `text_at` (up to B,S)
+        is true, only tokens that stand for text are looked at: no EOS, no control token."""
+        put = self.backend.asarray
+        if text_at is None or not text_at.any():
+            ids = self._decoder(z, put(w), constraint.valid)
+        else:
+            at = np.zeros((len(w), text_at.shape[1], 1), np.float32)
+            at[: len(text_at), :, 0] = text_at
+            ids = self._text_decoder(z, put(w), constraint.valid, put(at), put(self._silent))
         return np.asarray(self.backend.to_numpy(ids), np.int32)
 
     @cached_property
     def _decoder(self) -> Any:
         xp = self.backend.xp
         return self.backend.compile(lambda net, z, w, valid: xp.argmax(net.logits(z, w, valid), -1))
+
+    @cached_property
+    def _text_decoder(self) -> Any:
+        xp = self.backend.xp
+
+        def best(net: Any, z: Any, w: Any, valid: Any, at: Any, silent: Any) -> Any:
+            return xp.argmax(net.logits(z, w, valid) - 1e9 * at * silent, -1)
+
+        return self.backend.compile(best)
+
+    @cached_property
+    def _silent(self) -> FloatArray:
+        """(V,), 1 for tokens that decode to nothing."""
+        tokens = range(self.config.network.vocab)
+        return np.asarray([not self.tokenizer.decode([i]) for i in tokens], np.float32)
 
     def confidence(self, z: Any, w: FloatArray, constraint: Constraint) -> FloatArray:
         """Natural log-probability (B,S) of the most likely tokens of latents z (B,S,D)."""
@@ -208,7 +269,8 @@ class Engine:
             self_condition=two and any(s.guidance != 1 for s in specs),
         )
 
-    def _step(self, passes: Passes) -> Any:
+    def stepper(self, passes: Passes) -> samplers.Step:
+        """The compiled network step for these passes, see `samplers.make_step`."""
         if passes not in self._steps:
             layout, flow = self.config.layout, self.config.flow
             step = samplers.make_step(self.backend.xp, flow, passes, layout.hold)
@@ -216,7 +278,7 @@ class Engine:
         return self._steps[passes]
 
 
-def _padded_rows(rows: int) -> int:
+def padded_rows(rows: int) -> int:
     """The next power of two: few batch sizes, so few compiled programs."""
     return 1 << (rows - 1).bit_length()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class State:
 
 
 Step = Callable[..., tuple[Array, Array]]
+# (state, noise, times, knobs, held) of `make_step`. The first axis of every array is the row.
+Inputs: TypeAlias = tuple[tuple[Array | None, ...], ...]
 
 
 def make_step(xp: Any, flow: FlowSpec, passes: Passes, hold: Literal["clean", "renoise"]) -> Step:
@@ -94,6 +96,69 @@ def order(steps: int, resample: int) -> list[int]:
     return [0, *inner, *([steps - 1] if steps > 1 else [])]
 
 
+class Walk:
+    """One run between its network steps: what the next step is given, and where it has led.
+
+    The step itself is made by the caller, who may make it for several walks at once.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        constraint: Constraint,
+        knobs: Knobs,
+        noise: NoiseAt,
+        noise_scale: float,
+        resample: int = 0,
+    ) -> None:
+        self._backend, self._knobs, self._noise = backend, knobs, noise
+        self._scale = np.float32(noise_scale)
+        self._order = order(len(knobs.times) - 1, resample)
+        put = backend.asarray
+        self._start = put(noise(0) * self._scale)
+        self._held = (constraint.known, constraint.clean, constraint.valid)
+        self._w, self._c = put(knobs.w), put(knobs.c)
+        first = constraint.first_estimate(backend.xp)
+        self.state = State(0, constraint.start(backend.xp, self._start), first)
+
+    @property
+    def steps(self) -> int:
+        """Network steps in all."""
+        return len(self._order)
+
+    @property
+    def ended(self) -> bool:
+        return self.state.index == self.steps
+
+    @property
+    def t(self) -> float:
+        """Time the first row has reached."""
+        index = self.state.index
+        at = self._order[index - 1] + 1 if index else 0
+        return float(self._knobs.times[at, 0])
+
+    def inputs(self) -> Inputs:
+        """What the next step is given after the network, see `make_step`."""
+        xp, put, state, knobs = self._backend.xp, self._backend.asarray, self.state, self._knobs
+        i, last = self._order[state.index], len(knobs.times) - 2
+        again = state.index > 0 and self._order[state.index - 1] == i
+        gamma = np.zeros_like(knobs.gamma) if again or i == last else knobs.gamma
+        if again or gamma.any():
+            eps = put(self._noise(state.index + 1) * self._scale)
+        else:
+            eps = xp.zeros_like(self._start)
+        t, t_next = put(knobs.times[i]), put(knobs.times[i + 1])
+        z = jump_back(state.z, eps, _column(t_next), _column(t)) if again else state.z
+        # The step itself puts the known positions back.
+        knobs_now = (put(gamma), self._w, self._c)
+        return (z, state.x), (self._start, eps), (t, t_next), knobs_now, self._held
+
+    def take(self, z: Array, x: Array) -> State:
+        """The state that the step has led to."""
+        self.state = State(self.state.index + 1, z, x)
+        return self.state
+
+
 def run(
     backend: Backend,
     step: Step,
@@ -109,23 +174,7 @@ def run(
     A step after a jump back has its noise in the jump and is plain ODE too. Closing the iterator
     stops between two steps.
     """
-    xp, put = backend.xp, backend.asarray
-    start = put(noise(0) * np.float32(noise_scale))
-    state = State(0, constraint.start(xp, start), constraint.first_estimate(xp))
-    yield state
-    w, c, zero = put(knobs.w), put(knobs.c), np.zeros_like(knobs.gamma)
-    held = (constraint.known, constraint.clean, constraint.valid)
-    last = len(knobs.times) - 2
-    before = -1
-    for index, i in enumerate(order(last + 1, resample), 1):
-        again = i == before
-        gamma = zero if again or i == last else knobs.gamma
-        fresh = again or gamma.any()
-        eps = put(noise(index) * np.float32(noise_scale)) if fresh else xp.zeros_like(start)
-        times = (put(knobs.times[i]), put(knobs.times[i + 1]))
-        z = jump_back(state.z, eps, _column(times[1]), _column(times[0])) if again else state.z
-        # The step itself puts the known positions back.
-        z, x = step((z, state.x), (start, eps), times, (put(gamma), w, c), held)
-        state = State(index, z, x)
-        before = i
-        yield state
+    walk = Walk(backend, constraint, knobs, noise, noise_scale, resample)
+    yield walk.state
+    while not walk.ended:
+        yield walk.take(*step(*walk.inputs()))

@@ -29,6 +29,7 @@ ENGINE_ORDER = (
     ("times", "guidance", "published", "metrics"),
     ("samplers",),
     ("pipeline",),
+    ("together",),
 )
 # Library -> the only places that may import it at all.
 CONFINED = {

@@ -55,7 +55,10 @@ class ScalarEmbedder(nn.Module):
         steps = torch.arange(FREQUENCIES, dtype=torch.float32, device=value.device)
         angles = value.float()[:, None] * torch.exp(steps * (-math.log(MAX_PERIOD) / FREQUENCIES))
         features = torch.cat([angles.cos(), angles.sin()], dim=-1)
-        embedded: Tensor = self.mlp(features.to(dtype))
+        # A lone row would go through another matrix routine and differ in its last bits from the
+        # same row in company.
+        rows = len(features)
+        embedded: Tensor = self.mlp(features.expand(max(rows, 2), -1).to(dtype))[:rows]
         return embedded
 
 

@@ -15,6 +15,7 @@ from tests.golden import (
     scores,
     t5,
     train,
+    train_torch,
     trajectory,
     utilities,
 )
@@ -29,19 +30,25 @@ class Kind:
     """`check` None: the schema is known and the project has no check for it yet.
 
     arrayless  needs no array library, so it runs once whatever the backends asked for
-    only       the one backend it concerns: training is JAX alone
     """
 
     name: str
     check: Check | None = None
     arrayless: bool = False
-    only: str | None = None
 
     def backends(self, asked: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the backends asked for that it runs on; may be none."""
         if self.arrayless:
             return ("numpy",)
-        return tuple(name for name in asked if self.only in (None, name))
+        return asked
+
+
+def _training(archive: Archive, backend: str) -> Iterator[Row]:
+    return train.check(archive, backend) if backend == "jax" else train_torch.check(archive)
+
+
+def _optimiser(archive: Archive, backend: str) -> Iterator[Row]:
+    return optim.check(archive, backend) if backend == "jax" else train_torch.check_muon(archive)
 
 
 def recognise(archive: Archive) -> Kind:
@@ -49,9 +56,9 @@ def recognise(archive: Archive) -> Kind:
     tops = {name.partition("/")[0] for name in archive.arrays}
     leaves = {name.rpartition("/")[2] for name in archive.arrays}
     for kind, belongs in (
-        (Kind("optimiser", optim.check, only="jax"), "params0" in tops),
+        (Kind("optimiser", _optimiser), "params0" in tops),
         (Kind("distillation"), {"teacher", "student"} <= tops),
-        (Kind("training", train.check, only="jax"), "loss" in leaves),
+        (Kind("training", _training), "loss" in leaves),
         (Kind("encoder", t5.check), "last_hidden_state" in leaves),
         (Kind("trajectories", trajectory.check), "z_final" in leaves),
         (Kind("sampling utilities", utilities.check), "add_noise" in tops),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import optax
 
 from elf_engine.backends.jax.model import ELFNetwork
-from elf_engine.config import EncoderSpec, FlowSpec
+from elf_engine.config import EncoderSpec, FlowSpec, NetworkSpec
 from elf_engine.types import Weights
 from elf_engine.weights import flatten, unflatten
 from tests.golden import optim
@@ -110,19 +110,29 @@ def _encoded(case: Case, spec: EncoderSpec, encoder: Weights) -> Iterator[Row]:
     yield compare((case.name, "latents", "jax"), np.asarray(x), case["x0_encoded"], limit)
 
 
-def replay(net: ELFNetwork, params: Any, case: Case) -> Any:
-    """The case through the trainer's objective, its rows in the order that it wants."""
+class Replay(NamedTuple):
+    """A stored case as the objective takes it, in NumPy, its rows in the order that it wants."""
+
+    inputs: Inputs
+    draws: Draws
+    split: Split
+    flow: FlowSpec
+    config: ObjectiveConfig
+
+
+def replayed(spec: NetworkSpec, case: Case) -> Replay:
+    """The case's batch and draws."""
     rows = len(case["t"])
     if case.number("decoder_step_active"):
         order, split = np.arange(rows), Split(rows, 0, rows)
         denoise, decode = order[:0], order
     else:
-        use = case["use_self_cond_mask"] > 0 if net.spec.self_conditioning else np.zeros(rows)
+        use = case["use_self_cond_mask"] > 0 if spec.self_conditioning else np.zeros(rows)
         order, split = np.argsort(-1 * use, kind="stable"), Split(0, int(use.sum()), rows)
         denoise, decode = order, order[:0]
     known, valid, drop = _masks(case)
     inputs = (case["batch_input_ids"], case["x0_encoded"], known, valid, drop)
-    w = case["self_cond_cfg_scale"] if net.spec.guidance_tokens else np.ones(rows, np.float32)
+    w = case["self_cond_cfg_scale"] if spec.guidance_tokens else np.ones(rows, np.float32)
     draws = Draws(
         t=case["t"][denoise],
         w=w[order],
@@ -137,9 +147,14 @@ def replay(net: ELFNetwork, params: Any, case: Case) -> Any:
         decode_condition="noised",
     )
     flow = FlowSpec(t_eps=case.number("t_eps"))
-    batch = Inputs(*(jnp.asarray(a[order]) for a in inputs))
-    drawn = jax.tree.map(jnp.asarray, draws)
-    return objective(params, batch, drawn, net=net, split=split, flow=flow, config=config)
+    return Replay(Inputs(*(a[order] for a in inputs)), draws, split, flow, config)
+
+
+def replay(net: ELFNetwork, params: Any, case: Case) -> Any:
+    """The case through the trainer's objective."""
+    inputs, draws, split, flow, config = replayed(net.spec, case)
+    inputs, draws = jax.tree.map(jnp.asarray, (inputs, draws))
+    return objective(params, inputs, draws, net=net, split=split, flow=flow, config=config)
 
 
 def _whole_step(stored: Archive, case: Case, params: Any, grads: Any) -> Iterator[Row]:

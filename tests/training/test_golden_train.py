@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.golden import train
+from tests.golden import train, train_torch
 from tests.golden.__main__ import main
 from tests.golden.archive import read_npz
 from tests.golden.compare import Tolerance, compare_all
@@ -33,6 +33,22 @@ def test_losses_and_gradients_are_the_references(name: str) -> None:
         pytest.skip("the reference arrays are not beside the repository")
     rows = list(train.check(read_npz(file), "jax", CASES[name]))
     assert {"encoder_mask", "latents", "loss", "gradients"} <= {row.quantity for row in rows}
+    assert [row for row in rows if not row.ok] == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_torch_step_has_the_same_losses_and_gradients(name: str) -> None:
+    file = SHARED / f"{name}.npz"
+    if not file.is_file():
+        pytest.skip("the reference arrays are not beside the repository")
+    rows = list(train_torch.check(read_npz(file), CASES[name]))
+    assert {"loss", "gradients"} == {row.quantity for row in rows}
+    assert [row for row in rows if not row.ok] == []
+
+
+def test_the_torch_step_has_the_same_muon() -> None:
+    rows = list(train_torch.check_muon(read_npz(OPTIM)))
+    assert {row.case for row in rows} == {"muon", "muon_noclip", "muon_warmup2"}
     assert [row for row in rows if not row.ok] == []
 
 
@@ -61,10 +77,3 @@ def test_a_wrong_update_fails_the_command(
     past = [line for line in capsys.readouterr().out.splitlines() if "PAST" in line]
     assert [line.split()[1] for line in past] == ["adamw_nowd/params2"]
     assert past[0].endswith("tokens")
-
-
-def test_torch_alone_is_told_that_training_is_jax(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(OPTIM), "--backend", "torch"]) == 1
-    out = capsys.readouterr().out
-    assert "jax only" in out
-    assert "nothing was checked" in out

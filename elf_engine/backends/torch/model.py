@@ -70,12 +70,13 @@ class Elf(nn.Module):
         t: Float[Tensor, " B"],
         w: Float[Tensor, " B"] | None,
         valid: Bool[Tensor, "B S"] | None,
-        decode: bool,
+        decode: bool | Float[Tensor, " B"],
     ) -> Float[Tensor, "B S H"]:
         """Final hidden state of the text positions, before any norm.
 
         x is `[z, x_prev]` (C = 2 D), or `z` alone (C = D) without self-conditioning; w is read
-        only by models with guidance tokens. Raises ElfError beyond the model's length.
+        only by models with guidance tokens; decode is the mode of all rows, or 1 or 0 for each.
+        Raises ElfError beyond the model's length.
         """
         size, spec = x.shape[1], self.spec
         if size > spec.max_length:
@@ -101,7 +102,7 @@ class Elf(nn.Module):
         embedding = F.gelu(h @ self.proj_kernel + self.proj_bias, approximate="tanh")
         return (embedding @ self.unembed_kernel + self.unembed_bias).float()
 
-    def _prefix(self, t: Tensor, w: Tensor | None, decode: bool) -> list[Tensor]:
+    def _prefix(self, t: Tensor, w: Tensor | None, decode: bool | Tensor) -> list[Tensor]:
         batch, dtype = t.shape[0], self.proj_kernel.dtype
         tokens = [self.t_emb_tokens + self.t_embedder(t, dtype)[:, None]]
         if self.spec.guidance_tokens:
@@ -109,8 +110,8 @@ class Elf(nn.Module):
                 raise ElfError("this model has guidance tokens; give a guidance scale")
             scale = self.self_cond_cfg_embedder(w, dtype)
             tokens.append(self.self_cond_cfg_tokens + scale[:, None])
-        mode = self.mode_tokens if decode else torch.zeros_like(self.mode_tokens)
-        return [*tokens, mode.expand(batch, -1, -1)]
+        on = decode[:, None, None] if isinstance(decode, Tensor) else float(decode)
+        return [*tokens, (self.mode_tokens * on).expand(batch, -1, -1)]
 
     def _key_mask(self, valid: Tensor, dtype: torch.dtype) -> Tensor:
         """Added to the scores: -inf hides a key from every query; prefix keys are always seen."""

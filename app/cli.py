@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from typing import Any
 
@@ -15,7 +16,12 @@ from app.cli_history import history
 from elf_engine.errors import ElfError
 
 INTERRUPTED = 130
+PIPE_CLOSED = 141
 BAD_INPUT = 2
+
+
+class _NoReaderError(Exception):
+    """No one reads what is written any more."""
 
 
 class Elf(click.Group):
@@ -31,14 +37,31 @@ class Elf(click.Group):
 
         return models
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """As click's, which writes --help here."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError as error:
+            raise _NoReaderError from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click's, which would end a broken pipe with 1."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _NoReaderError from error
+
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        """Exit 2 for bad input, 130 after Ctrl-C, 1 for a defect; never a traceback."""
+        """Exit 2 for bad input, 130 after Ctrl-C, 1 for a defect, end by SIGPIPE when no one
+        reads; never a traceback."""
         run: Any = super().main
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
         try:
             result = run(*args, standalone_mode=False, **extra)
             sys.stdout.flush()  # here, where a full disk can still be told in one line
+        except (_NoReaderError, BrokenPipeError):
+            _end_by_pipe()
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             sys.exit(BAD_INPUT)
@@ -58,6 +81,16 @@ class Elf(click.Group):
             what = f"{type(error).__name__}: {error}"
             _fail(f"a defect, not your input ({what}); ELF_DEBUG=1 shows where", 1)
         sys.exit(result if isinstance(result, int) else 0)
+
+
+def _end_by_pipe() -> None:
+    """End as any program does whose reader has gone (`| head`): by SIGPIPE, without a word."""
+    # What is still buffered would complain once more as the program ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+    sys.exit(PIPE_CLOSED)
 
 
 def _fail(message: str, code: int) -> None:
@@ -103,13 +136,19 @@ def infill(length: str, **given: Any) -> None:
     run_edit("infill", given)
 
 
-_SPAN_HELP = "Characters to rewrite; repeatable. Default: every sentence."
+_span_option = click.option(
+    "--span",
+    "spans",
+    multiple=True,
+    metavar="START:STOP",
+    help="Characters to work on, the others stay; repeatable. Default: every sentence.",
+)
 
 
 @cli.command()
 @edit_options
 @click.option("--strength", type=float, default=0.5, show_default=True, help="0 same, 1 anew.")
-@click.option("--span", "spans", multiple=True, metavar="START:STOP", help=_SPAN_HELP)
+@_span_option
 @click.option(
     "--lock", "locks", multiple=True, metavar="WORD|START:STOP", help="Kept as it is; repeatable."
 )
@@ -122,6 +161,7 @@ def rewrite(**given: Any) -> None:
 
 @cli.command()
 @edit_options
+@_span_option
 def translate(**given: Any) -> None:
     """Translate German TEXT to English."""
     run_edit("translate", given)
@@ -129,6 +169,7 @@ def translate(**given: Any) -> None:
 
 @cli.command()
 @edit_options
+@_span_option
 def summarise(**given: Any) -> None:
     """Summarise TEXT."""
     run_edit("summarise", given)
@@ -136,6 +177,7 @@ def summarise(**given: Any) -> None:
 
 @cli.command()
 @edit_options
+@_span_option
 def modernise(**given: Any) -> None:
     """Turn archaic English TEXT into modern English."""
     run_edit("modernise", given)

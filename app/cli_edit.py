@@ -19,6 +19,9 @@ from elf_engine.errors import ElfError
 if TYPE_CHECKING:
     from editors.request import EditRequest, EditResult, Ranges
 
+# Characters of a text that takes a while to lay out.
+_LONG = 100_000
+
 # Options that fill a SampleSpec: command line name -> its field.
 _SETTINGS = (
     *("steps", "sampler", "gamma", "guidance", "condition_guidance", "grid", "seed", "resample"),
@@ -88,11 +91,16 @@ def run_edit(editor: str, given: dict[str, Any], *, needs_text: bool = True) -> 
     engine = load_engine(model, backend or default_backend(), dtype)
     kind = "modernise" if task == "modernise" else editor
     request = replace(request, settings=editors.settings(engine, kind, request.quality, **knobs))
-    for number, result in enumerate(list(_with_progress(engine, request))):
+    number = done = 0
+    for item in _with_progress(engine, request):
+        if isinstance(item, str):
+            done += shown.write_part(item)
+            continue
         if dtype != "float32":  # the texts differ by it, so verifying needs to know
-            result = replace(result, settings=result.settings | {"dtype": dtype})
-        kept = _keep(result, request) if keep else None
-        shown.write(result, request, number, kept)
+            item = replace(item, settings=item.settings | {"dtype": dtype})
+        kept = _keep(item, request) if keep else None
+        shown.write(item, request, number, kept, done)
+        number += 1
 
 
 def _span(text: str) -> tuple[int, int]:
@@ -165,24 +173,32 @@ def _decode(data: bytes, where: str) -> str:
         ) from error
 
 
-def _with_progress(engine: Any, request: EditRequest) -> Iterator[EditResult]:
-    """The results; a bar on stderr meanwhile, if that is a terminal."""
+def _with_progress(engine: Any, request: EditRequest) -> Iterator[EditResult | str]:
+    """The results as they are known, and before that of a long text its parts. Meanwhile a bar on
+    stderr, if that is a terminal; a text that goes to the terminal too waits for its end."""
     import editors
     from editors.request import EditResult
 
+    bar = sys.stderr.isatty()
+    if bar and len(request.text) > _LONG:
+        warn(f"reading {len(request.text)} characters")
     items = editors.run(engine, request)
-    if not sys.stderr.isatty():
-        yield from (item for item in items if isinstance(item, EditResult))
+    if not bar:
+        yield from (i if isinstance(i, EditResult) else i.settled for i in items)
         return
-    with click.progressbar(length=1, label=request.editor, file=sys.stderr) as bar:
-        results = []
+    waiting: list[EditResult | str] = []
+    waits = sys.stdout.isatty()
+    with click.progressbar(length=1, label=request.editor, file=sys.stderr) as drawn:
         for item in items:
-            if isinstance(item, EditResult):
-                results.append(item)
+            if not isinstance(item, EditResult):
+                drawn.length = item.steps
+                drawn.update(item.step - drawn.pos)
+            known = item if isinstance(item, EditResult) else item.settled
+            if waits:
+                waiting.append(known)
             else:
-                bar.length = item.steps
-                bar.update(item.step - bar.pos)
-    yield from results
+                yield known
+    yield from waiting
 
 
 def _keep(result: EditResult, request: EditRequest) -> str | None:
@@ -207,10 +223,18 @@ class _Shown:
     diff: bool
     trajectory: bool
 
+    def write_part(self, text: str) -> int:
+        """The next part of a long result to stdout, if the text alone is wanted; its length."""
+        if self.as_json or self.diff or self.trajectory or not text:
+            return 0
+        write(text)
+        return len(text)
+
     def write(
-        self, result: EditResult, request: EditRequest, number: int, kept: str | None
+        self, result: EditResult, request: EditRequest, number: int, kept: str | None, done: int = 0
     ) -> None:
-        """Result `number` to stdout, what there is to say about it to stderr."""
+        """Result `number` to stdout, whose first `done` characters are there already, and what
+        there is to say about it to stderr."""
         if self.as_json:
             line = as_json(result) | ({"id": kept} if kept else {})
             write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -227,7 +251,7 @@ class _Shown:
         if self.diff:
             write("".join(line + "\n" for line in show_changes(result.input, result.changes)))
         else:
-            write(result.text + ("" if result.text.endswith("\n") else "\n"))
+            write(result.text[done:] + ("" if result.text.endswith("\n") else "\n"))
 
 
 def _scores(result: EditResult) -> str:

@@ -9,6 +9,7 @@ from editors.plan import (
     Answer,
     Engine,
     Plan,
+    Region,
     Regions,
     answer_after,
     broken_bytes,
@@ -43,7 +44,8 @@ def plan_draft(engine: Engine, request: EditRequest) -> Plan:
     row = build_row(engine.config.layout, tokenizer.eos_id, "draft", [prefix.ids, Free(size)])
 
     def assemble(rows: Sequence[Regions | None]) -> Answer:
-        ids = cut_at_eos(rows[0][0] if rows[0] is not None else (), tokenizer.eos_id)
+        region = rows[0][0] if rows[0] is not None else Region(())
+        ids = cut_at_eos(region.ids, tokenizer.eos_id)
         written = answer_after(text, decode_after(tokenizer, prefix.ids, ids))
         notes = [] if written else ["the model wrote nothing; try another seed"]
         if words:
@@ -51,11 +53,18 @@ def plan_draft(engine: Engine, request: EditRequest) -> Plan:
             written = _first_words(written, words)
             notes += [f"{found} words of the {words} asked for"] if found < words else []
         notes += broken_bytes(written, "the draft")
+        fits = not notes
+        if region.ended is not None:
+            notes.append(
+                f"the model would have ended after {region.ended} tokens; the others are its "
+                "next best"
+            )
         change = Change(len(text), len(text), "", written)
-        return Answer((change,), tuple(notes), not notes)
+        return Answer((change,), tuple(notes), fits)
 
     settings = (("length", request.length or size), ("unit", "words" if words else "tokens"))
-    return Plan((row,), assemble, warnings, settings)
+    least = ((size if request.length else 0,),)
+    return Plan((row,), assemble, warnings, settings, least=least)
 
 
 def _size(request: EditRequest, space: int, needed: int) -> int:

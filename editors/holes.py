@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from editors.plan import (
     Answer,
     Engine,
+    Region,
     Regions,
     answer_after,
     broken_bytes,
@@ -47,10 +48,12 @@ class Hole:
 
 @dataclass(frozen=True)
 class Group:
-    """Holes of one row: `outside[0] holes[0] outside[1] ... holes[n-1] outside[n]`."""
+    """Holes of one row: `outside[0] holes[0] outside[1] ... holes[n-1] outside[n]`, and how many
+    characters of the text lie `beyond`."""
 
     outside: tuple[str, ...]
     holes: tuple[Hole, ...]
+    beyond: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,22 @@ class Filling:
     right: int
 
     @property
+    def least(self) -> tuple[int, ...]:
+        """Fewest tokens of each hole."""
+        return tuple(hole.least for hole in self.group.holes)
+
+    @property
+    def stop(self) -> int:
+        """Where the last hole ends."""
+        return self.group.holes[-1].stop
+
+    @property
     def hidden(self) -> int:
         """Characters outside that the model does not see."""
         outside = self.group.outside
         # The space a hole begins with is the model's to write, not hidden.
-        return len(without_space(outside[0])) - self.left + len(outside[-1]) - self.right
+        near = len(without_space(outside[0])) - self.left + len(outside[-1]) - self.right
+        return near + self.group.beyond
 
 
 def lay_out(engine: Engine, group: Group, space: int) -> Filling:
@@ -113,14 +127,17 @@ class Filler:
         for filling, regions in zip(self.fillings, rows, strict=True):
             outside = filling.group.outside
             for k, hole in enumerate(filling.group.holes if regions is not None else ()):
-                ids = cut_at_eos(regions[k], eos) if regions is not None else []
+                region = regions[k] if regions is not None else Region(())
+                ids = cut_at_eos(region.ids, eos)
                 answer = decode_after(self.engine.tokenizer, filling.before[k], ids)
+                exact = hole.least == hole.most > 0
+                again = len(self.engine.tokenizer.encode(answer)) if exact else len(ids)
                 # Of two holes side by side the second stands behind the first one's answer.
                 answer = fit_in(outside[k] or written, answer, outside[k + 1])
                 written = answer or written
                 before = self.text[hole.start : hole.stop]
                 changes.append(Change(hole.start, hole.stop, before, answer))
-                about = _length_note(hole, len(ids))
+                about = _length_note(hole, len(ids), region.ended, again)
                 fits = fits and not about
                 notes += [*about, *broken_bytes(answer, hole.name)]
         return Answer(tuple(changes), tuple(notes), fits)
@@ -132,13 +149,17 @@ def fit_in(before: str, answer: str, after: str) -> str:
     return answer.rstrip(" ") if after[:1].isspace() else answer
 
 
-def _length_note(hole: Hole, written: int) -> list[str]:
+def _length_note(hole: Hole, written: int, ended: int | None, again: int) -> list[str]:
+    """`again`: tokens of the answer when its text is read anew."""
     if written == 0:
         return [f"{hole.name} came back empty"]
-    if hole.least == hole.most and written < hole.most:
-        return [f"{hole.name}: the model ended it after {written} of {hole.most} tokens"]
-    if written < hole.least:
-        return [f"{hole.name}: {written} tokens, fewer than the {hole.least} asked for"]
+    if ended is not None:
+        return [
+            f"{hole.name}: the model would have ended it after {ended} of the {hole.least} tokens "
+            "asked for; the others are its next best"
+        ]
+    if again != written:
+        return [f"{hole.name}: its {written} tokens are {again} when the text is read again"]
     return []
 
 

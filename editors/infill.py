@@ -52,7 +52,13 @@ def plan_infill(engine: Engine, request: EditRequest) -> Plan:
         inside = filling.group.holes
         last = f" to {inside[-1].name}" if len(inside) > 1 else ""
         warnings += tuple(seen_note(filling, inside[0].name + last))
-    return Plan(tuple(filling.row for filling in fillings), assemble, warnings)
+    return Plan(
+        tuple(filling.row for filling in fillings),
+        assemble,
+        warnings,
+        least=tuple(filling.least for filling in fillings),
+        stops=tuple(filling.stop for filling in fillings),
+    )
 
 
 def _template(

@@ -35,6 +35,11 @@ class _Unit:
     first: int
     last: int
 
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """Up to where the text is settled once each of the rows is done (see `Plan`)."""
+        return (*[self.start] * (self.last - self.first - 1), self.stop)
+
 
 def plan_pair(engine: Engine, request: EditRequest) -> Plan:
     """Rows: [task] source [sep] FREE, one per sentence (summarise: as few as hold the text)."""
@@ -60,7 +65,9 @@ def plan_ranges(engine: Engine, task: str, text: str, spans: Spans) -> Plan:
         units.append(_Unit(segment.start, segment.stop, len(rows), len(rows) + len(pieces)))
         rows += [_row(engine, task, piece.strip()) for piece in pieces]
     warnings = (*spans.warnings, *_warnings(task, len(rows), split, limit))
-    return Plan(tuple(rows), _Assembler(engine, text, units), warnings, scored=task == "modernise")
+    stops = tuple(stop for unit in units for stop in unit.stops)
+    assemble = _Assembler(engine, text, units)
+    return Plan(tuple(rows), assemble, warnings, scored=task == "modernise", stops=stops)
 
 
 def _source_limit(engine: Engine, task: str) -> int:
@@ -124,11 +131,11 @@ class _Assembler:
             for regions in rows[unit.first : unit.last]:
                 if regions is None:
                     break
-                ids = cut_at_eos(regions[0], self.engine.tokenizer.eos_id)
+                ids = cut_at_eos(regions[0].ids, self.engine.tokenizer.eos_id)
                 answers.append(self.engine.tokenizer.decode(ids).strip())
                 if not answers[-1]:
                     notes.append(f"{about} came back empty")
-                elif len(ids) == len(regions[0]):
+                elif len(ids) == len(regions[0].ids):
                     notes.append(f"{about} fills its {len(ids)} tokens; it may go on")
             else:
                 answer = " ".join(filter(None, answers))

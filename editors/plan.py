@@ -12,10 +12,20 @@ from elf_engine.config import ModelConfig, SampleSpec
 from elf_engine.errors import ElfError
 from elf_engine.layout import Batch, Row, build_row
 from elf_engine.tokens import Tokenizer
-from elf_engine.types import FloatArray, IntArray
+from elf_engine.types import BoolArray, FloatArray, IntArray
 
-# One row's answer: the token ids of each free region, uncut.
-Regions = Sequence[Sequence[int]]
+
+@dataclass(frozen=True)
+class Region:
+    """What was written into a free region: its token ids, uncut. `ended` says after how many the
+    model would have ended it, where it had to go on."""
+
+    ids: tuple[int, ...]
+    ended: int | None = None
+
+
+# One row's answer.
+Regions = Sequence[Region]
 
 
 class Step(Protocol):
@@ -30,7 +40,7 @@ class Step(Protocol):
     @property
     def t(self) -> float: ...
 
-    def ids(self) -> IntArray: ...
+    def ids(self, text_at: BoolArray | None = None) -> IntArray: ...
 
     def norms(self) -> FloatArray: ...
 
@@ -81,7 +91,9 @@ class Plan:
 
     `assemble` takes one `Regions` per row, None where a row is not sampled yet. No rows: the text
     needs no model. `settings` are the editor's own choices (such as the length) that a repetition
-    has to know. `t_start` above 0 starts from the text in the rows' free regions, mixed with noise
+    has to know. `least` gives, per row and free region, the fewest tokens of text; `stops`, per
+    row, up to where the text is settled once that row and those before it are done. `t_start` above
+    0 starts from the text in the rows' free regions, mixed with noise
     (rewrite). `scored`: candidates are measured against the input.
     """
 
@@ -91,6 +103,8 @@ class Plan:
     settings: tuple[tuple[str, Any], ...] = ()
     t_start: float = 0.0
     scored: bool = False
+    least: tuple[tuple[int, ...], ...] = ()
+    stops: tuple[int, ...] = ()
 
 
 def room(engine: Engine, task: str) -> int:

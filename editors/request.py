@@ -58,12 +58,18 @@ class EditRequest:
 @dataclass(frozen=True)
 class Progress:
     """State after network step `step` (1-based) of `steps`, which grows when candidates have to be
-    replaced. `texts` is empty unless asked for."""
+    replaced.
+
+    texts    of the candidates, if asked for; for a text of very many rows only as rows are done
+    settled  for such a text with one candidate: what of the result became known, from its beginning
+             on and in order
+    """
 
     step: int
     steps: int
     t: float
     texts: tuple[str, ...] = ()
+    settled: str = ""
 
 
 @dataclass(frozen=True)

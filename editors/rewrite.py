@@ -13,9 +13,12 @@ from editors.pairs import plan_ranges
 from editors.plan import Answer, Engine, Plan, room
 from editors.request import EditRequest, Ranges
 from editors.sentences import segments
-from editors.spans import Spans, check_spans, holes_between
+from editors.spans import Spans, check_spans, holes_between, joined
 from editors.window import CHARACTERS, split_to_fit
 from elf_engine.errors import ElfError
+
+# Below it no time of a step is left.
+_LEAST_STRENGTH = 1e-4
 
 
 def plan_rewrite(engine: Engine, request: EditRequest) -> Plan:
@@ -25,10 +28,13 @@ def plan_rewrite(engine: Engine, request: EditRequest) -> Plan:
     does not fit the model.
     """
     text = request.text
-    if not 0 <= request.strength <= 1:
-        raise ElfError(f"strength {request.strength} is outside 0 to 1")
+    if not (request.strength == 0 or _LEAST_STRENGTH <= request.strength <= 1):
+        raise ElfError(
+            f"strength {request.strength} is outside 0 to 1; it is 0 for the same text, or at "
+            f"least {_LEAST_STRENGTH}"
+        )
     spans = check_spans(text, request.spans)
-    locks = check_spans(text, request.locks, what="lock")
+    locks = check_spans(text, joined(request.locks), what="lock")
     if request.style == "modern":
         if locks.ranges:
             raise ElfError("style modern writes every word anew; leave out the locks or the style")
@@ -49,7 +55,8 @@ def plan_rewrite(engine: Engine, request: EditRequest) -> Plan:
     rows = tuple(filling.row for filling in fillings)
     # Rounded, so that strength 0.9 starts at 0.1 and not just below it.
     t_start = round(1 - request.strength, 9)
-    return Plan(rows, Filler(engine, text, fillings), warnings, settings, t_start, scored=True)
+    fill, stops = Filler(engine, text, fillings), tuple(filling.stop for filling in fillings)
+    return Plan(rows, fill, warnings, settings, t_start, scored=True, stops=stops)
 
 
 def _check_locks(ranges: Ranges, locks: Ranges) -> None:
@@ -82,6 +89,7 @@ def _group(engine: Engine, text: str, span: tuple[int, int], locks: Ranges, spac
     edges[0] = (max(0, parts[0][0] - reach), parts[0][0])
     edges.append((parts[-1][1], parts[-1][1] + reach))
     outside = tuple(text[a:b] for a, b in edges)
+    beyond = edges[0][0] + max(0, len(text) - edges[-1][1])
     needed = sum(hole.size for hole in holes)
     needed += sum(len(engine.tokenizer.encode(known)) for known in outside[1:-1])
     if needed > space:
@@ -89,7 +97,7 @@ def _group(engine: Engine, text: str, span: tuple[int, int], locks: Ranges, spac
             f"span {start}:{stop} needs {needed} tokens; this model rewrites at most {space} at "
             "once, its locks included, so choose smaller spans"
         )
-    return Group(outside, tuple(holes))
+    return Group(outside, tuple(holes), beyond)
 
 
 def _hole(engine: Engine, text: str, part: tuple[int, int]) -> Hole:

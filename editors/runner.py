@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from editors.changes import distance, splice
-from editors.plan import Answer, Engine, Plan, Regions, Step
+from editors.plan import Answer, Engine, Plan, Region, Regions, Step
 from editors.request import EditRequest, EditResult, Progress
 from elf_engine.config import SampleSpec, to_dict
 from elf_engine.errors import ElfError
 from elf_engine.layout import Row, bucket
-from elf_engine.types import FloatArray, IntArray
+from elf_engine.types import BoolArray, FloatArray, IntArray
 
 # Rows and tokens that go through the network at once.
 _ROWS = 16
 _TOKENS = 8192
+# Rows done in the order of the text before those behind them; within, rows of one length together.
+_WINDOW = 128
+# Characters of text per step that are kept for one request.
+_KEPT = 2**26
 # Noise samples looked at for one candidate before a repetition is let be.
 _TRIES = 4
 
@@ -37,23 +41,30 @@ def run_plan(
 ) -> Iterator[Progress | EditResult]:
     """Progress after every network step, then one result per candidate that stayed finite.
 
-    `noted` goes into the results' settings. Raises ElfError when no candidate stayed finite.
-    Closing the iterator stops between two steps.
+    Unless they are ranked, results come as soon as they are known; the last says what became of
+    the others. `noted` goes into the results' settings. Raises ElfError when no candidate stayed
+    finite. Closing the iterator stops between two steps.
     """
-    started = time.perf_counter()
-    run = _Run(engine, request, plan, spec)
+    run = _Run(engine, request, plan, spec, noted)
+    early = request.rank == "sample"
     chosen, wanted = pick(request, run.done)
+    given = known = 0
     while wanted:
-        yield from run.sample([*chosen, *wanted][: request.count], wanted)
-        chosen, wanted = pick(request, run.done)
+        for progress in run.sample([*chosen, *wanted][: request.count], wanted):
+            yield progress
+            if early and len(run.done) > known:
+                known = len(run.done)
+                ready = pick(request, run.done)[0][:-1]
+                yield from (run.result(sample) for sample in ready[given:])
+                given = max(given, len(ready))
+        # What has been read already cannot be replaced by another candidate.
+        chosen, wanted = ([], []) if run.told and run.broken else pick(request, run.done)
     if not chosen:
         raise ElfError(next(iter(run.broken.values())) + "; try lower guidance or more steps")
-    warnings = [f"candidate {i} was dropped: {why}" for i, why in sorted(run.broken.items())]
+    more: list[str] = []
     if request.distinct and len(chosen) < request.count:
-        warnings.append(f"only {len(chosen)} of {request.count} candidates differ; others repeat")
-    settings = to_dict(spec) | {"effective_steps": run.steps} | dict(plan.settings) | dict(noted)
-    seconds = time.perf_counter() - started
-    results = [run.result(sample, settings, seconds, warnings) for sample in chosen]
+        more.append(f"only {len(chosen)} of {request.count} candidates differ; others repeat")
+    results = [run.result(sample, more) for sample in chosen[given:]]
     yield from sorted(results, key=_RANKS[request.rank])
 
 
@@ -102,57 +113,101 @@ class _Job:
     sample: int
 
 
-def _groups(engine: Engine, rows: Sequence[Row], samples: Sequence[int]) -> list[list[_Job]]:
+def _groups(engine: Engine, rows: Sequence[Row], jobs: Sequence[_Job]) -> list[list[_Job]]:
     """Jobs that run together: rows of one padded length, few enough for memory."""
     layout, most = engine.config.layout, engine.config.network.max_length
-    by_length: dict[int, list[_Job]] = {}
-    for index, row in enumerate(rows):
-        jobs = by_length.setdefault(bucket(layout, most, len(row)), [])
-        jobs += [_Job(index, sample) for sample in samples]
     groups = []
-    for length, jobs in sorted(by_length.items()):
-        size = max(1, min(_ROWS, _TOKENS // length))
-        groups += [jobs[i : i + size] for i in range(0, len(jobs), size)]
+    for start in range(0, len(jobs), _WINDOW):
+        by_length: dict[int, list[_Job]] = {}
+        for job in jobs[start : start + _WINDOW]:
+            by_length.setdefault(bucket(layout, most, len(rows[job.row])), []).append(job)
+        for length, alike in sorted(by_length.items()):
+            size = max(1, min(_ROWS, _TOKENS // length))
+            groups += [alike[i : i + size] for i in range(0, len(alike), size)]
     return groups
 
 
 class _Run:
     """What has been sampled so far."""
 
-    def __init__(self, engine: Engine, request: EditRequest, plan: Plan, spec: SampleSpec) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        request: EditRequest,
+        plan: Plan,
+        spec: SampleSpec,
+        noted: Mapping[str, Any],
+    ) -> None:
         self._engine, self._request, self._plan, self._spec = engine, request, plan, spec
+        self._noted = noted
+        self._started = time.perf_counter()
         self.done: dict[int, Outcome | None] = {}
         self.broken: dict[int, str] = {}
         self.steps = 0
+        self.told = 0  # characters of the result given in advance
         self._groups_done = 0
+        self._kept = 0
         self._regions: dict[_Job, Regions] = {}
         self._confidence: dict[int, list[float]] = {}
         self._trajectory: dict[int, list[str]] = {}
 
     def sample(self, shown: Sequence[int], samples: Sequence[int]) -> Iterator[Progress]:
         """Run these samples to their end; the texts of `shown` go into the progress."""
-        groups = _groups(self._engine, self._plan.rows, samples)
+        rows = len(self._plan.rows)
+        order = [_Job(row, sample) for sample in samples for row in range(rows)]
+        groups = _groups(self._engine, self._plan.rows, order)
         total = self._groups_done + len(groups)
-        for jobs in groups:
-            jobs = [job for job in jobs if job.sample not in self.broken]
+        over: set[_Job] = set()
+        front = 0
+        settled = ""
+        for group in groups:
+            jobs = [job for job in group if job.sample not in self.broken]
             for step in self._steps_of(jobs) if jobs else ():
                 texts: tuple[str, ...] = ()
-                if self._request.texts_every_step:
-                    texts = self._texts(jobs, step.ids(), shown)
+                wanted = rows <= _WINDOW or step.index == step.steps
+                if self._request.texts_every_step and wanted:
+                    texts = self._texts(jobs, step, shown)
                 at = self._groups_done * step.steps + step.index
-                yield Progress(at, total * step.steps, step.t, texts)
+                yield Progress(at, total * step.steps, step.t, texts, settled)
+                settled = ""
             self._groups_done += 1
-        for sample in samples:
-            self.done[sample] = None if sample in self.broken else self._outcome(sample)
+            over.update(group)
+            before = front
+            while front < len(order) and order[front] in over:
+                front += 1
+            for sample in samples[before // rows : front // rows]:
+                self._finish(sample)
+            if front > before and rows > _WINDOW and self._request.count == 1:
+                settled += self._settled(samples[0], front)
+        for sample in samples if not rows else ():
+            self._finish(sample)
 
-    def result(
-        self, sample: int, settings: dict[str, Any], seconds: float, warnings: Sequence[str]
-    ) -> EditResult:
-        """The candidate that `sample` became."""
-        outcome, request = self.done[sample], self._request
+    def _finish(self, sample: int) -> None:
+        self.done[sample] = None if sample in self.broken else self._outcome(sample)
+
+    def _settled(self, sample: int, rows: int) -> str:
+        """What became known of the text of the only candidate, `rows` of its rows being done."""
+        if sample in self.broken or not self._plan.stops:
+            return ""
+        stop = self._plan.stops[rows - 1]
+        known = [self._regions[_Job(row, sample)] for row in range(rows)]
+        rest = [None] * (len(self._plan.rows) - rows)
+        changes = self._plan.assemble([*known, *rest]).changes
+        text = splice(self._request.text[:stop], [c for c in changes if c.stop <= stop])
+        new, self.told = text[self.told :], len(text)
+        return new
+
+    def result(self, sample: int, more: Sequence[str] = ()) -> EditResult:
+        """The candidate that `sample` became, `more` being said about it."""
+        outcome, request, plan = self.done[sample], self._request, self._plan
         assert outcome is not None
+        warnings = [f"candidate {i} was dropped: {why}" for i, why in sorted(self.broken.items())]
+        if self._kept > _KEPT:
+            warnings.append(f"only the first {_KEPT} characters of the texts per step were kept")
+        settings = to_dict(self._spec) | {"effective_steps": self.steps}
+        settings |= dict(plan.settings) | dict(self._noted)
         changes = outcome.answer.changes
-        scores = distance(changes) if self._plan.scored else {}
+        scores = distance(changes) if plan.scored else {}
         if sample in self._confidence:
             scores["fit"] = round(float(np.mean(self._confidence[sample])), 4)
         return EditResult(
@@ -164,9 +219,9 @@ class _Run:
             model=self._engine.config.name,
             model_hash=self._engine.model_hash,
             backend=str(getattr(self._engine.backend, "name", self._engine.backend)),
-            settings=dict(settings),
-            seconds=seconds,
-            warnings=(*self._plan.warnings, *outcome.answer.warnings, *warnings),
+            settings=settings,
+            seconds=time.perf_counter() - self._started,
+            warnings=(*plan.warnings, *outcome.answer.warnings, *warnings, *more),
             trajectory=tuple(self._trajectory.get(sample, ())),
             changes=tuple(change for change in changes if change.before != change.after),
             scores=scores,
@@ -191,19 +246,36 @@ class _Run:
             if isinstance(steps, Generator):
                 steps.close()
         if last is not None:
-            self._keep(jobs, last.ids())
+            self._keep(jobs, last)
             if self._request.rank == "fit":
                 self._keep_confidence(jobs, last.confidence())
 
     def _outcome(self, sample: int) -> Outcome:
         rows = range(len(self._plan.rows))
         answer = self._plan.assemble([self._regions.get(_Job(row, sample)) for row in rows])
+        if len(rows) > _ROWS:
+            # One row of many that misses its length is no reason to run them all again.
+            answer = replace(answer, fits=True)
         return Outcome(splice(self._request.text, answer.changes), answer)
 
-    def _keep(self, jobs: Sequence[_Job], ids: IntArray) -> None:
-        for job, line in zip(jobs, ids, strict=True):
+    def _keep(self, jobs: Sequence[_Job], step: Step) -> None:
+        own = step.ids()
+        must = self._must(jobs, own)
+        ids = step.ids(must) if must.any() else own
+        for b, job in enumerate(jobs):
+            self._regions[job] = [
+                _region(own[b, start:stop], ids[b, start:stop], int(must[b, start:stop].sum()))
+                for start, stop in self._plan.rows[job.row].free
+            ]
+
+    def _must(self, jobs: Sequence[_Job], ids: IntArray) -> BoolArray:
+        """Where of `ids` (B,S) there has to be text, for a length that was asked for."""
+        must = np.zeros(ids.shape, np.bool_)
+        for b, job in enumerate(jobs if self._plan.least else ()):
             free = self._plan.rows[job.row].free
-            self._regions[job] = [[int(i) for i in line[a:b]] for a, b in free]
+            for (start, _), least in zip(free, self._plan.least[job.row], strict=True):
+                must[b, start : start + least] = True
+        return must
 
     def _keep_confidence(self, jobs: Sequence[_Job], confidence: FloatArray) -> None:
         """Of the tokens written and the EOS behind them; the rest of a region says nothing."""
@@ -212,16 +284,18 @@ class _Run:
             for region, (start, _) in zip(
                 self._regions[job], self._plan.rows[job.row].free, strict=True
             ):
-                size = [*region, eos].index(eos) + 1
-                kept = line[start : start + min(size, len(region))]
+                size = [*region.ids, eos].index(eos) + 1
+                kept = line[start : start + min(size, len(region.ids))]
                 self._confidence.setdefault(job.sample, []).extend(float(c) for c in kept)
 
-    def _texts(self, jobs: Sequence[_Job], ids: IntArray, shown: Sequence[int]) -> tuple[str, ...]:
-        self._keep(jobs, ids)
+    def _texts(self, jobs: Sequence[_Job], step: Step, shown: Sequence[int]) -> tuple[str, ...]:
+        self._keep(jobs, step)
         fresh = {job.sample for job in jobs} - self.broken.keys()
         texts = {s: self._outcome(s).text for s in {*shown, *fresh} if s not in self.broken}
         for sample in fresh:
-            self._trajectory.setdefault(sample, []).append(texts[sample])
+            self._kept += len(texts[sample])
+            if self._kept <= _KEPT:
+                self._trajectory.setdefault(sample, []).append(texts[sample])
         return tuple(texts.get(sample, "") for sample in shown)
 
     def _drop_broken(self, jobs: Sequence[_Job], step: Step) -> None:
@@ -233,3 +307,12 @@ class _Run:
                     f"the state stopped being finite at step {step.index} of {step.steps} "
                     f"(t {float(step.t):.3f})",
                 )
+
+
+def _region(own: IntArray, ids: IntArray, least: int) -> Region:
+    """`ids`, of which `least` had to be text, where the model wrote `own`. One that had to go on
+    goes no further than it had to."""
+    differ = np.flatnonzero(own != ids)
+    if not len(differ):
+        return Region(tuple(int(i) for i in ids))
+    return Region(tuple(int(i) for i in ids[:least]), int(differ[0]))

@@ -52,6 +52,17 @@ def check_spans(
     return Spans(tuple(found), tuple(warnings))
 
 
+def joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Ascending ranges, those that overlap made one."""
+    found: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if found and start < found[-1][1] and start < stop:
+            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        else:
+            found.append((start, stop))
+    return tuple(found)
+
+
 def widen(text: str, start: int, stop: int) -> tuple[int, int]:
     """The smallest range of whole graphemes that holds `start` to `stop`."""
     low, high = start, stop

@@ -23,7 +23,7 @@ from elf_engine.config import (
 from elf_engine.errors import ElfError
 from elf_engine.layout import Batch, Row, bucket, pad_rows
 from elf_engine.tokens import CONTROL, BytesTokenizer
-from elf_engine.types import FloatArray, IntArray, Weights
+from elf_engine.types import BoolArray, FloatArray, IntArray, Weights
 
 # Control ids 0 to 15 as in `elf_engine.tokens.CONTROL`, then the 256 bytes.
 TINY_VOCAB = 272
@@ -131,8 +131,12 @@ class FakeStep:
     _ids: IntArray
     _norms: FloatArray
 
-    def ids(self) -> IntArray:
-        return self._ids
+    def ids(self, text_at: BoolArray | None = None) -> IntArray:
+        """Where text must stand and none does, a full stop."""
+        if text_at is None:
+            return self._ids
+        silent = (self._ids < len(CONTROL)) & text_at
+        return np.where(silent, np.int32(TINY_VOCAB + WORDS.index(".")), self._ids)
 
     def norms(self) -> FloatArray:
         return self._norms

@@ -24,8 +24,9 @@ def test_text_goes_to_stdout_alone(elf: Elf) -> None:
 
 def test_warnings_go_to_stderr(elf: Elf) -> None:
     result = elf("infill", "A [[5]] house.")
-    assert result.stdout == "A big red house.\n"
-    assert result.stderr == "elf: gap 1: the model ended it after 2 of 5 tokens\n"
+    assert result.stdout == "A big red. big red house.\n"
+    said = "gap 1: the model would have ended it after 2 of the 5 tokens asked for; "
+    assert result.stderr == f"elf: {said}the others are its next best\n"
 
 
 def test_json_has_one_object_a_line(elf: Elf) -> None:

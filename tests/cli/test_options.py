@@ -26,8 +26,7 @@ def test_equal_candidates_are_replaced_or_left_out(elf: Elf, engine: FakeEngine)
 def test_length_in_words(elf: Elf) -> None:
     assert elf("draft", "A", "--words", "1").stdout == "A big\n"
     result = elf("draft", "A", "--words", "9")
-    assert result.stdout == "A big red\n"
-    assert "2 words of the 9 asked for" in result.stderr
+    assert len(result.stdout.split()) == 1 + 9
 
 
 def test_spans_are_gaps(elf: Elf) -> None:
@@ -35,7 +34,7 @@ def test_spans_are_gaps(elf: Elf) -> None:
     two = ["--span", "0:1", "--span", "2:3", "--length", "2"]
     assert elf("infill", "a-b", *two).stdout == "big red- big red\n"
     result = elf("infill", "ab", "--span", "0:1", "--length", "3-4")
-    assert (result.stdout, "fewer than the 3" in result.stderr) == ("big redb\n", True)
+    assert (result.stdout, "of the 3 tokens" in result.stderr) == ("big red. bigb\n", True)
 
 
 def test_diff_shows_the_changes(elf: Elf) -> None:

@@ -113,7 +113,7 @@ def test_a_closed_pipe_is_quiet(env: dict[str, str]) -> None:
     )
     os.close(write)
     assert done.stderr == b""
-    assert done.returncode == 1
+    assert done.returncode == -signal.SIGPIPE
 
 
 def test_the_bar_is_drawn_on_a_terminal_only(env: dict[str, str]) -> None:

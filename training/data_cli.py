@@ -61,5 +61,46 @@ def build(out: Path, packages: Path | None, allow_missing: bool) -> None:
         click.echo(f"{told['rows']:>9,}  {stem}")
 
 
+@main.command()
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option(
+    "--tokenizer",
+    "tokenizer",
+    required=True,
+    help='SentencePiece file, directory of a Hugging Face tokenizer, or "bytes".',
+)
+@click.option("--source-field", default="input", show_default=True, help="Condition in JSONL.")
+@click.option("--target-field", default="output", show_default=True, help="Its answer.")
+@click.option("--text-field", default="text", show_default=True, help="Text without a condition.")
+@click.option(
+    "--split",
+    type=click.Choice(["train", "validation", "test"]),
+    help="Only the rows of this split, by the corpus's fixed rule.",
+)
+def tokenize(
+    source: Path,
+    out: Path,
+    tokenizer: str,
+    source_field: str,
+    target_field: str,
+    text_field: str,
+    split: Any,
+) -> None:
+    """Turn JSONL or plain text (one row a line) into an Arrow data set in the new folder OUT.
+
+    OUT also opens with datasets.load_from_disk. Bad rows are counted and the first few named.
+    """
+    from training.arrow import by_name
+    from training.arrow import tokenize as run
+    from training.rows import Fields
+
+    fields = Fields(source_field, target_field, text_field, split)
+    told = run(source, out, by_name(tokenizer), fields)
+    for line in told.problems.lines():
+        _say(line)
+    click.echo(f"wrote {told.rows:,} rows, {told.tokens:,} tokens to {out}")
+
+
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from elf_engine.errors import ElfError
 from elf_engine.published.batching import Example
 from elf_engine.tokens import Tokenizer
+from training.corpus import Split, split_of
 
 Ids = npt.NDArray[np.int64]
 TARGET, SOURCE = "input_ids", "condition_input_ids"
@@ -53,6 +54,24 @@ class Problems:
             *(f"  {line}" for line in self.first),
             *([f"  and {more} more"] if more else []),
         ]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Names of a JSONL row's texts, and the split to read: by the corpus's fixed rule, whose key
+    is the source or, without one, the text; None reads all."""
+
+    source: str = "input"
+    target: str = "output"
+    text: str = "text"
+    split: Split | None = None
+
+    def wanted(self, key: str) -> bool:
+        """Does the row of this key belong to the split?"""
+        return self.split is None or split_of(key) == self.split
+
+
+PLAIN_FIELDS = Fields()
 
 
 @dataclass(frozen=True)
@@ -248,8 +267,10 @@ def _outside(ragged: Ragged, vocab: int) -> npt.NDArray[np.bool_]:
     return found
 
 
-def read_lines(file: Path, tokenizer: Tokenizer, problems: Problems) -> Iterator[Example]:
-    """Good rows of a JSONL or text file, EOS behind each target."""
+def read_lines(
+    file: Path, tokenizer: Tokenizer, problems: Problems, fields: Fields = PLAIN_FIELDS
+) -> Iterator[Example]:
+    """Good rows of a JSONL or text file, EOS behind each target that is text."""
     opened = gzip.open if file.suffix == ".gz" else open
     try:
         with opened(file, "rb") as lines:
@@ -257,7 +278,9 @@ def read_lines(file: Path, tokenizer: Tokenizer, problems: Problems) -> Iterator
                 if not line.strip():
                     continue
                 try:
-                    yield _example(file, line, tokenizer)
+                    example = _example(file, line, tokenizer, fields)
+                    if example:
+                        yield example
                 except _BadRowError as bad:
                     problems.add(file, number, str(bad), bad.kind)
     except (OSError, EOFError) as error:
@@ -270,13 +293,13 @@ class _BadRowError(Exception):
         self.kind = kind
 
 
-def _example(file: Path, line: bytes, tokenizer: Tokenizer) -> Example:
+def _example(file: Path, line: bytes, tokenizer: Tokenizer, fields: Fields) -> Example | None:
     try:
         text = line.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise _BadRowError(f"not UTF-8 at byte {error.start}", "not UTF-8") from error
     if ends_with(file, TEXT):
-        return Example([*tokenizer.encode(text), tokenizer.eos_id])
+        return _encoded("", text, tokenizer, fields)
     try:
         row = json.loads(text)
     except ValueError as error:
@@ -286,10 +309,16 @@ def _example(file: Path, line: bytes, tokenizer: Tokenizer) -> Example:
     if TARGET in row:
         source = _ids(row, SOURCE, tokenizer.vocab_size) if SOURCE in row else []
         return Example(_ids(row, TARGET, tokenizer.vocab_size), source)
-    if "output" in row or "input" in row:
-        source = tokenizer.encode(_text(row, "input"))
-        return Example([*tokenizer.encode(_text(row, "output")), tokenizer.eos_id], source)
-    return Example([*tokenizer.encode(_text(row, "text")), tokenizer.eos_id])
+    if fields.source in row or fields.target in row:
+        pair = _text(row, fields.source), _text(row, fields.target)
+        return _encoded(*pair, tokenizer, fields)
+    return _encoded("", _text(row, fields.text), tokenizer, fields)
+
+
+def _encoded(source: str, text: str, tokenizer: Tokenizer, fields: Fields) -> Example | None:
+    if not fields.wanted(source or text):
+        return None
+    return Example([*tokenizer.encode(text), tokenizer.eos_id], tokenizer.encode(source))
 
 
 def _text(row: dict[str, Any], name: str) -> str:

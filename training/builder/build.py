@@ -48,6 +48,8 @@ class Build:
         store.mkdir(parents=True, exist_ok=True)
         for i, name in enumerate(names, 1):
             if name in INDEXES:
+                if not self.source.indexes(name):
+                    self.missing.append(name)
                 continue
             have = [f for s in (".deb", ".tar.gz") if (f := store / (name + s)).is_file()]
             file = have[0] if have else self.source.fetch(name, store)

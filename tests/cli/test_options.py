@@ -37,6 +37,13 @@ def test_spans_are_gaps(elf: Elf) -> None:
     assert (result.stdout, "of the 3 tokens" in result.stderr) == ("big red. bigb\n", True)
 
 
+@pytest.mark.parametrize("editor", ["translate", "summarise", "modernise", "rewrite"])
+def test_a_span_of_a_longer_text(elf: Elf, editor: str) -> None:
+    args = ["--span", "0:5", "--span", "10:14"]
+    result = elf(editor, "Haus.  B  Eins c.", *args)
+    assert (result.exit_code, result.stdout) == (0, "big red  B  big red c.\n")
+
+
 def test_diff_shows_the_changes(elf: Elf) -> None:
     result = elf("rewrite", "A tiny red house\nx", "--span", "2:10", "--diff")
     assert result.stdout == "2:10 A [-tiny-]{+big+} red house↵x\n"

@@ -116,6 +116,40 @@ def test_a_closed_pipe_is_quiet(env: dict[str, str]) -> None:
     assert done.returncode == -signal.SIGPIPE
 
 
+FAKE = (
+    "import signal, sys\nfrom app import cli, cli_edit\nfrom tests.fakes import FakeEngine\n"
+    "class Engine(FakeEngine):\n"
+    "    def batch(self, rows):\n"
+    "        if len(self.calls) > 20: signal.pause()\n"
+    "        return super().batch(rows)\n"
+    "cli_edit.load_engine = lambda *_: Engine()\ncli.main()"
+)
+
+
+def test_a_long_translation_comes_as_it_is_made(env: dict[str, str]) -> None:
+    text = "\n\n".join(["Ein Haus."] * 1000)
+    command = [sys.executable, "-c", FAKE, "translate", text, "--no-history"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env) as started:
+        assert started.stdout is not None
+        # The engine stands still for ever after some of the rows: this is before the end.
+        assert started.stdout.readline().strip()
+        assert started.poll() is None
+        started.kill()
+
+
+def test_a_reader_that_leaves_ends_a_run_quietly(env: dict[str, str]) -> None:
+    command = [sys.executable, "-c", FAKE, "draft", "A", "--json", "--no-history", "--repeats"]
+    command += ["--count", "99"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=env, bufsize=0) as started:
+        assert started.stdout is not None
+        assert started.stderr is not None
+        assert started.stdout.read(10)
+        started.stdout.close()
+        assert started.stderr.read() == b""
+        assert started.wait(60) == -signal.SIGPIPE
+
+
 def test_the_bar_is_drawn_on_a_terminal_only(env: dict[str, str]) -> None:
     code = (
         "from app import cli, cli_edit\nfrom tests.fakes import FakeEngine\n"

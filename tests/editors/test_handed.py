@@ -167,6 +167,16 @@ def test_steps_at_a_strength(strength: float, steps: int, run_steps: int) -> Non
     assert result.settings["effective_steps"] == run_steps
 
 
+@pytest.mark.parametrize("strength", [1e-300, 1e-12, 1e-7, 2e-6, 9.9e-5])
+@pytest.mark.parametrize("steps", [1, 1000])
+def test_a_strength_that_leaves_no_step_is_refused(strength: float, steps: int) -> None:
+    spec = SampleSpec(steps=steps)
+    said = attempt(FakeEngine(), "rewrite", "A house", strength=strength, settings=spec)
+    assert "it is 0 for the same text" in str(said)
+    result = one(FakeEngine(), "rewrite", "A house", strength=1e-4, settings=spec)
+    assert result.settings["effective_steps"] == 1
+
+
 def test_near_strengths_are_different_runs() -> None:
     engine = FakeEngine()
     for strength in (0.834, 0.843):

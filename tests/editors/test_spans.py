@@ -3,6 +3,8 @@ is seen as one is cut."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import regex
 from hypothesis import assume, given, settings
@@ -142,6 +144,24 @@ def test_locked_words_are_known_to_the_model() -> None:
     assert row.ids[row.free[0][1]] == ids(" red")[0]
     assert row.known[row.free[0][1]]
     assert " red" in result.text
+
+
+def test_locks_that_overlap_are_one() -> None:
+    text = "A big red house."
+    locks = ((2, 9), (6, 9), (6, 15))
+    one_lock = one(FakeEngine(), "rewrite", text, locks=((2, 15),))
+    assert one(FakeEngine(), "rewrite", text, locks=locks).text == one_lock.text
+
+
+def test_what_the_model_did_not_see_is_counted_over_the_whole_text() -> None:
+    text = "The old house. " * 4000
+    spans = ((30_004, 30_007),)
+    notes = [one(FakeEngine(), ed, text, spans=spans).warnings[0] for ed in ("infill", "rewrite")]
+    for note in notes:
+        before, after, hidden = (
+            int(n) for n in re.findall(r"\b([0-9]+) (?:char|after|others)", note)
+        )
+        assert abs(before + after + hidden + 3 - len(text)) <= 1
 
 
 def test_parts_between_locks_have_no_white_space_at_their_edges() -> None:

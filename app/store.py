@@ -179,20 +179,16 @@ class Store:
 
     def tag(self, id: str, *names: str) -> None:
         """Give the result with this full id tags. Raises ElfError for one that is none."""
-        cleaned = {clean_tag(name) for name in names}
-        found = self.get(id)
-        rows = [{"generation_id": id, "tag": t} for t in sorted(cleaned - {*found.tags})]
-        if rows:
-            with self._connect(write=True) as connection:
-                connection.execute(tags.insert(), rows)
+        self._tag(id, add=[clean_tag(name) for name in names])
 
     def untag(self, id: str, *names: str) -> None:
         """Take these tags off the result with this full id."""
-        cleaned = [clean_tag(name) for name in names]
-        found = self.get(id)
-        with self._connect(write=True) as connection:
-            hit = (tags.c.generation_id == found.id, tags.c.tag.in_(cleaned))
-            connection.execute(tags.delete().where(*hit))
+        self._tag(id, remove=[clean_tag(name) for name in names])
+
+    def set_tags(self, id: str, *names: str) -> None:
+        """Give the result with this full id these tags and no others."""
+        wanted = [clean_tag(name) for name in names]
+        self._tag(id, add=wanted, remove=[*{*self.get(id).tags} - {*wanted}])
 
     def tags(self) -> dict[str, int]:
         """Every tag in use and the number of results that carry it."""
@@ -349,6 +345,15 @@ class Store:
                     raise ElfError(f"history: no result '{shorten(id)}'")
             changed = connection.execute(generations.update().where(*mine, *where).values(values))
             return changed.rowcount
+
+    def _tag(self, id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+        t = tags.c
+        fresh = {*add} - {*self.get(id).tags}
+        with self._connect(write=True) as connection:
+            connection.execute(tags.delete().where(t.generation_id == id, t.tag.in_(remove)))
+            if fresh:
+                rows = [{"generation_id": id, "tag": tag} for tag in sorted(fresh)]
+                connection.execute(tags.insert(), rows)
 
     def _row(self, made: Generation) -> dict[str, Any]:
         row = to_row(made)

@@ -52,7 +52,7 @@ def check_model(found: Generation, model_hash: str) -> None:
     if model_hash != found.model_hash:
         raise ElfError(
             f"'{shorten(found.model)}' is not the model that made {found.id}: its hash is "
-            f"{model_hash[:12]}…, not {found.model_hash[:12]}…; --model names another directory"
+            f"{model_hash[:12]}…, not {found.model_hash[:12]}…"
         )
 
 

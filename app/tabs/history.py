@@ -1,51 +1,75 @@
-"""Past results: a list, one of them in full, and the way back into its editor."""
+"""Past results: found, read, compared, marked, made again, and the way back into their tabs."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import gradio as gr
 
-from app.records import Generation, StoredStep
+from app.records import Filter, Generation, StoredStep
 from app.store import Store
-from app.tabs.common import HIDDEN, Page, guarded, warn
-from editors.request import EditRequest
+from app.tabs import history_files, history_view
+from app.tabs.common import HIDDEN, Page, guarded
+from app.tabs.history_actions import Actions, restore
+from app.tabs.history_files import Files
+from app.tabs.history_view import COLUMNS, Restorable, account, chain
 
-COLUMNS = ["Text", "Editor", "Model", "Seed", "Time (UTC)", "Id"]
 ROWS = 100
-ALL = "all editors"
-
-
-class Restores(Protocol):
-    """A tab that can take a stored result back."""
-
-    def restore(self, found: Generation) -> dict[Any, Any]: ...
-
-    def restorable(self) -> list[Any]: ...
+ALL = "all"
 
 
 class HistoryTab:
-    """Builds the tab. Rows are found by the id they show, so sorting cannot mislead."""
+    """Builds the tab. Rows are found by the id they show, so sorting cannot mislead.
 
-    def __init__(self, page: Page, store: Store, editors: Mapping[str, Restores]) -> None:
+    `editors` maps the name of an editor to the tab that takes its results back (`Restorable`); one
+    tab may stand for several.
+    """
+
+    def __init__(self, page: Page, store: Store, editors: Mapping[str, Restorable]) -> None:
         self.page, self.store, self.editors = page, store, editors
         with gr.Tab("History", id="history") as self.tab, gr.Row(elem_classes="elf-columns"):
-            with gr.Column(scale=7, min_width=340):
+            with gr.Column(scale=7, min_width=320):
+                self._build_search()
                 self._build_list()
-            with gr.Column(scale=5, min_width=340):
+                self.files = Files()
+            with gr.Column(scale=5, min_width=320):
                 self._build_detail()
-        self._wire()
+        self._wire_list()
+        self._wire_detail()
+        self._wire_files()
+
+    # --- what is there ------------------------------------------------------------------------
+
+    def _build_search(self) -> None:
+        with gr.Row(elem_classes="elf-row"):
+            self.text = gr.Textbox(
+                "",
+                label="Search",
+                placeholder='words in the input or the result, "in this order"',
+                max_lines=1,
+                scale=5,
+                min_width=200,
+                elem_id="history-search",
+            )
+            self.find = gr.Button("Find", size="sm", scale=1, min_width=80, elem_id="history-find")
+        with gr.Accordion("Filters", open=False, elem_id="history-filters"):
+            with gr.Row(elem_classes="elf-row"):
+                self.editor = _choice("Editor", "history-editor", [*self.editors])
+                self.model = _choice("Model", "history-model")
+                self.tag = _choice("Tag", "history-tag")
+            with gr.Row(elem_classes="elf-row"):
+                self.since = _day("From (UTC)", "history-since")
+                self.until = _day("Until (UTC)", "history-until")
+            with gr.Row(elem_classes="elf-row"):
+                self.starred = gr.Checkbox(label="Starred", elem_id="history-starred")
+                self.preferred = gr.Checkbox(label="Preferred", elem_id="history-preferred")
+                self.deleted = gr.Checkbox(label="Deleted ones", elem_id="history-deleted")
 
     def _build_list(self) -> None:
         with gr.Row(elem_classes="elf-row"):
-            self.editor = gr.Dropdown(
-                [ALL, *self.editors], value=ALL, label="Show", scale=2, filterable=False
-            )
-            self.refresh = gr.Button("Newest", size="sm", scale=1, min_width=80)
-            self.older = gr.Button("Older", size="sm", scale=1, min_width=80)
+            self.refresh = gr.Button("Newest", size="sm", min_width=80, elem_id="history-newest")
+            self.older = gr.Button("Older", size="sm", min_width=80, elem_id="history-older")
         self.last = gr.State(None)
         self.table = gr.Dataframe(
             [],
@@ -60,7 +84,7 @@ class HistoryTab:
             elem_id="history-table",
             buttons=[],
             max_chars=90,
-            column_widths=["34%", "9%", "11%", "13%", "17%", "16%"],
+            column_widths=["32%", "9%", "9%", "10%", "10%", "15%", "15%"],
         )
 
     def _build_detail(self) -> None:
@@ -71,29 +95,12 @@ class HistoryTab:
                 placeholder="click a row, or type the start of an id",
                 max_lines=1,
                 scale=4,
+                min_width=200,
                 elem_id="history-id",
             )
-            self.show = gr.Button("Show", size="sm", scale=1, min_width=80)
-        self.input = gr.Textbox(
-            "",
-            label="Input",
-            lines=3,
-            max_lines=12,
-            interactive=False,
-            buttons=["copy"],
-            elem_id="history-input",
-            elem_classes="elf-plain",
-        )
-        self.output = gr.Textbox(
-            "",
-            label="Result",
-            lines=5,
-            max_lines=20,
-            interactive=False,
-            buttons=["copy"],
-            elem_id="history-output",
-            elem_classes="elf-plain",
-        )
+            self.show = gr.Button("Show", size="sm", scale=1, min_width=80, elem_id="history-show")
+        self.input = _text("Input", "history-input", 3, 12)
+        self.output = _text("Result", "history-output", 5, 20)
         self.step = gr.Slider(
             1,
             2,
@@ -103,126 +110,168 @@ class HistoryTab:
             visible=False,
             elem_id="history-step",
         )
-        self.restore = gr.Button(
-            "Restore settings", variant="primary", interactive=False, elem_id="history-restore"
+        self.actions = Actions(self.page, self.store)
+        self.chain = gr.Radio(
+            [],
+            label="Edited from, first one first; choose one to see it",
+            visible=False,
+            elem_id="history-lineage",
         )
-        self.detail = gr.Textbox(
-            "",
-            label="All that makes it again",
-            lines=8,
-            max_lines=24,
-            interactive=False,
-            buttons=["copy"],
-            elem_id="history-detail",
-            elem_classes=["elf-mono", "elf-plain"],
-        )
+        self.detail = _text("All that makes it again", "history-detail", 8, 24, "elf-mono")
 
-    def _wire(self) -> None:
+    # --- what it does -------------------------------------------------------------------------
+
+    def _wire_list(self) -> None:
+        filters = [self.text, self.editor, self.model, self.tag, self.since, self.until]
+        filters += [self.starred, self.preferred, self.deleted]
+        self.filters = filters
         rows = [self.table, self.last]
-        for trigger in (self.tab.select, self.refresh.click, self.editor.input):
-            trigger(self._rows, self.editor, rows, **HIDDEN)
-        self.older.click(self._rows, [self.editor, self.last], rows, **HIDDEN)
-        shown = [self.id, self.input, self.output, self.detail, self.restore, self.step]
-        self.table.select(self._select, None, shown, **HIDDEN)
-        gr.on([self.show.click, self.id.submit], self._show, self.id, shown, **HIDDEN)
-        self.step.input(self._at_step, [self.id, self.step], self.output, **HIDDEN)
-        targets = [w for tab in self.editors.values() for w in tab.restorable()]
-        self.restore.click(
-            self._restore,
-            self.id,
-            [self.page.tabs, self.page.model, self.page.backend, *targets],
+        gr.on(
+            [
+                *(trigger.submit for trigger in (self.text, self.since, self.until)),
+                *(box.input for box in (self.editor, self.model, self.tag)),
+                *(box.input for box in (self.starred, self.preferred, self.deleted)),
+                self.find.click,
+                self.refresh.click,
+            ],
+            self._newest,
+            filters,
+            rows,
             **HIDDEN,
         )
+        chosen = [self.model, self.tag]
+        gr.on([self.tab.select, self.refresh.click], self._choices, None, chosen, **HIDDEN)
+        self.tab.select(self._newest, filters, rows, **HIDDEN)
+        self.older.click(self._older, [*filters, self.last], rows, **HIDDEN)
 
-    def _rows(self, editor: str, before: str | None = None) -> tuple[Any, Any]:
-        chosen = None if editor == ALL else editor
+    def _wire_detail(self) -> None:
+        actions = self.actions
+        shown = [self.id, self.input, self.output, self.detail, self.step, self.chain]
+        shown += actions.shown()
+        self.table.select(self._select, None, shown, **HIDDEN)
+        gr.on([self.show.click, self.id.submit], self._show, self.id, shown, **HIDDEN)
+        self.chain.input(self._show, self.chain, shown, **HIDDEN)
+        self.step.input(self._at_step, [self.id, self.step], self.output, **HIDDEN)
+        targets = [w for tab in self.editors.values() for w in tab.restorable()]
+        places = [*dict.fromkeys([self.page.tabs, self.page.model, self.page.backend, *targets])]
+        for button, remix in ((actions.restore, False), (actions.remix, True)):
+            button.click(self._restorer(remix), self.id, places, **HIDDEN)
+        for done in actions.wire(self.id):
+            done.then(self._show, self.id, shown, **HIDDEN)
+            done.then(self._newest, self.filters, [self.table, self.last], **HIDDEN)
+            done.then(self._choices, None, [self.model, self.tag], **HIDDEN)
+
+    def _wire_files(self) -> None:
+        files = self.files
+        files.export.click(
+            self._export, [files.kind, *self.filters], [files.text, files.said], **HIDDEN
+        ).then(None, files.text, files.text, js=history_files.SAVE_JS, **HIDDEN)
+        files.upload.upload(self._import, files.upload, files.said, **HIDDEN).then(
+            self._newest, self.filters, [self.table, self.last], **HIDDEN
+        )
+
+    def _newest(self, request: gr.Request, *given: Any) -> tuple[Any, Any]:
+        return self._rows(given, None, request)
+
+    def _older(self, request: gr.Request, *given: Any) -> tuple[Any, Any]:
+        return self._rows(given[:-1], given[-1], request)
+
+    def _rows(
+        self, given: Sequence[Any], before: str | None, request: gr.Request
+    ) -> tuple[Any, Any]:
+        store = self.store.of(account(request))
         found: Sequence[Generation] | None = guarded(
-            lambda: self.store.list(ROWS, before=before, editor=chosen), None
+            lambda: store.list(ROWS, before=before, wanted=_filter(given)), None
         )
         if found is None or (before is not None and not found):
             if found is not None:
                 gr.Info("There is nothing older.", duration=4)
             return gr.skip(), gr.skip()
-        return [_row(g) for g in found], found[-1].id if found else None
+        return [history_view.row(g) for g in found], found[-1].id if found else None
 
-    def _select(self, event: gr.SelectData) -> Any:
+    def _choices(self, request: gr.Request) -> Any:
+        store = self.store.of(account(request))
+        models: Sequence[str] = guarded(store.models, [])
+        tags: Mapping[str, int] = guarded(store.tags, {})
+        named = [(f"{tag} ({number})", tag) for tag, number in tags.items()]
+        return gr.update(choices=[ALL, *models]), gr.update(choices=[(ALL, ALL), *named])
+
+    def _select(self, event: gr.SelectData, request: gr.Request) -> Any:
         row = event.row_value or []
-        return self._show(str(row[-1]) if row else "")
+        return self._show(str(row[-1]) if row else "", request)
 
-    def _show(self, id: str) -> Any:
-        found: Generation | None = guarded(lambda: self.store.get(id), None)
+    def _show(self, id: str, request: gr.Request) -> Any:
+        store = self.store.of(account(request))
+        found: Generation | None = guarded(lambda: store.get(id or ""), None)
         if found is None:
-            return [gr.skip()] * 6
-        steps: Sequence[StoredStep] = guarded(lambda: self.store.steps(found.id), [])
+            return [gr.skip()] * (6 + len(self.actions.shown()))
+        steps: Sequence[StoredStep] = guarded(lambda: store.steps(found.id), [])
         last = len(steps)
         scrub = gr.update(visible=last > 1, maximum=max(last, 2), value=max(last, 1))
-        button = gr.update(interactive=True)
-        return found.id, found.input, found.output, _detail(found), button, scrub
+        family = guarded(lambda: (store.ancestors(found.id), store.children(found.id)), ((), ()))
+        texts = (found.id, found.input, found.output, history_view.detail(found))
+        return [*texts, scrub, chain(found, *family), *self.actions.show(found)]
 
-    def _at_step(self, id: str, step: float) -> Any:
-        steps: Sequence[StoredStep] = guarded(lambda: self.store.steps(id), [])
+    def _at_step(self, id: str, step: float, request: gr.Request) -> Any:
+        store = self.store.of(account(request))
+        steps: Sequence[StoredStep] = guarded(lambda: store.steps(id), [])
         return steps[int(step) - 1].text if 1 <= step <= len(steps) else gr.skip()
 
-    def _restore(self, id: str) -> dict[Any, Any]:
-        found: Generation | None = guarded(lambda: self.store.get(id), None)
-        if found is None:
-            return {self.page.tabs: gr.skip()}
-        if found.editor not in self.editors:
-            warn(f"the page has no tab for '{found.editor}'; use: elf {found.editor}")
-            return {self.page.tabs: gr.skip()}
-        if beyond := _beyond_the_page(found.request):
-            warn(f"made with {', '.join(beyond)}, which this page has no knob for")
-        updates = self.editors[found.editor].restore(found)
-        updates[self.page.tabs] = gr.update(selected=found.editor)
-        updates[self.page.backend] = found.backend
-        choice = self.page.service.choice_for(found.model)
-        if choice is not None:
-            models = self.page.service.models()
-            updates[self.page.model] = gr.update(value=choice, choices=models)
-        else:
-            warn(f"model '{found.model}' is not installed here; the chosen model is kept")
-        return updates
+    def _restorer(self, remix: bool) -> Any:
+        def handle(id: str, request: gr.Request) -> dict[Any, Any]:
+            store = self.store.of(account(request))
+            found: Generation | None = guarded(lambda: store.get(id), None)
+            if found is None:
+                return {self.page.tabs: gr.skip()}
+            return restore(self.page, self.editors, found, remix)
+
+        return handle
+
+    def _export(self, request: gr.Request, kind: str, *given: Any) -> tuple[Any, Any]:
+        store = self.store.of(account(request))
+        return guarded(
+            lambda: history_files.exported(store, _filter(given), kind), (gr.skip(), gr.skip())
+        )
+
+    def _import(self, data: bytes | None, request: gr.Request) -> Any:
+        store = self.store.of(account(request))
+        return guarded(lambda: history_files.imported(store, data), gr.skip())
 
 
-ON_THE_PAGE = {"editor", "text", "count", "first", "length", "settings", "texts_every_step"}
-ON_THE_PAGE |= {"rank"}
-ON_THE_PAGE |= {"quality"}  # already in the settings that were used
+def _filter(given: Sequence[Any]) -> Filter:
+    text, editor, model, tag, since, until, starred, preferred, deleted = given
+    names = [("" if value in (None, ALL) else str(value)) for value in (editor, model, tag)]
+    return Filter(
+        text or "",
+        *names,
+        since or "",
+        until or "",
+        bool(starred),
+        bool(preferred),
+        bool(deleted),
+    )
 
 
-def _beyond_the_page(request: EditRequest) -> list[str]:
-    """Fields of the request that restoring leaves behind."""
-    plain = EditRequest(request.editor)
-    names = [f.name for f in dataclasses.fields(request) if f.name not in ON_THE_PAGE]
-    return [name for name in names if getattr(request, name) != getattr(plain, name)]
+def _choice(label: str, elem_id: str, choices: Sequence[str] = ()) -> gr.Dropdown:
+    return gr.Dropdown(
+        [ALL, *choices], value=ALL, label=label, min_width=140, filterable=False, elem_id=elem_id
+    )
 
 
-def _row(g: Generation) -> list[str]:
-    start = " ".join(g.output.split())
-    start = start if len(start) <= 100 else start[:99] + "…"
-    when = g.created_utc[:16].replace("T", " ")
-    return [start, g.editor, g.model, str(g.seed), when, g.id]
+def _day(label: str, elem_id: str) -> gr.Textbox:
+    return gr.Textbox(
+        "", label=label, placeholder="2026-11-30", max_lines=1, min_width=140, elem_id=elem_id
+    )
 
 
-def _detail(g: Generation) -> str:
-    """Everything but the texts, as JSON."""
-    return json.dumps(
-        {
-            "id": g.id,
-            "edited from": g.parent_id,
-            "time": g.created_utc,
-            "editor": g.editor,
-            "model": g.model,
-            "model_hash": g.model_hash,
-            "backend": g.backend,
-            "seed": g.seed,
-            "sample": g.sample_index,
-            "candidates asked for": g.request.count,
-            "length asked for": g.request.length,
-            "settings": g.settings,
-            "seconds": round(g.seconds, 3),
-            "warnings": list(g.warnings),
-            "versions": g.versions,
-        },
-        indent=2,
-        ensure_ascii=False,
+def _text(label: str, elem_id: str, lines: int, most: int, *classes: str) -> gr.Textbox:
+    return gr.Textbox(
+        "",
+        label=label,
+        lines=lines,
+        max_lines=most,
+        interactive=False,
+        buttons=["copy"],
+        elem_id=elem_id,
+        elem_classes=["elf-plain", *classes],
     )

@@ -11,7 +11,7 @@ import gradio as gr
 import pytest
 
 from app.tabs.common import caption_html, settings_line, status_html
-from app.tabs.history import _beyond_the_page
+from app.tabs.history_view import beyond_the_page
 from app.tabs.knobs import SLIDER_ENDS, Knobs, build_knobs, number, seed_of, whole
 from editors.request import EditRequest
 from elf_engine.config import SampleSpec, to_dict
@@ -82,8 +82,8 @@ def test_settings_in_one_line() -> None:
 
 
 def test_what_restoring_leaves_behind_is_named() -> None:
-    assert _beyond_the_page(EditRequest("draft", "x", count=3, first=1, length=9)) == []
-    assert _beyond_the_page(EditRequest("infill", "abc", spans=((0, 1),), strength=0.7)) == [
+    assert beyond_the_page(EditRequest("draft", "x", count=3, first=1, length=9)) == []
+    assert beyond_the_page(EditRequest("infill", "abc", spans=((0, 1),), strength=0.7)) == [
         "strength",
         "spans",
     ]

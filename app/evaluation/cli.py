@@ -139,6 +139,77 @@ def generate(**given: Any) -> None:
     run_generate(given, click.get_current_context())
 
 
+@cli.command()
+@click.argument("config", type=_PATH)
+@click.option("--only", multiple=True, help="Names of sweeps in the file. Default: all.")
+@click.option("--samples", type=_PATH, default=Path("runs/evaluation"), help="Folder of samples.")
+@click.option("--results", type=_PATH, default=Path("docs/results"), show_default=True)
+@_DATA
+def sweep(
+    config: Path, only: tuple[str, ...], samples: Path, results: Path, data: Path | None
+) -> None:
+    """Sample and score the grids of a YAML file; one result file each."""
+    from app.evaluation.measure import run_sweeps
+
+    run_sweeps(config, only, samples, results, data)
+
+
+@cli.command()
+@click.option("--results", type=_PATH, default=Path("docs/results"), show_default=True)
+@click.option("--page", type=_PATH, default=Path("docs/results.md"), show_default=True)
+def report(results: Path, page: Path) -> None:
+    """Write the page of results and its figures, out of the result files."""
+    from app.evaluation.report import report as write_report
+
+    for file in write_report(results, page):
+        write(f"{file}\n")
+
+
+_FOLDER = click.option(
+    "--samples", type=_PATH, help="Folder of samples, to continue. Default: runs/evaluation/MODEL."
+)
+
+
+@cli.command()
+@click.argument("model")
+@click.option("--limit", "-n", type=click.IntRange(min=2), default=64, show_default=True)
+@click.option("--only", multiple=True, help="Tasks: draft, infill, translate, ... Default: all.")
+@click.option("--quick", is_flag=True, help="A few points of few steps: to see that it works.")
+@click.option("--training-limit", type=click.IntRange(min=1), default=200_000, show_default=True)
+@_BACKEND
+@_SPLIT
+@_DATA
+@_SEED
+@_FOLDER
+def calibrate(**given: Any) -> None:
+    """Measure MODEL over a grid and write the calibration.json of its quality slider."""
+    from app.evaluation.measure import run_calibrate
+
+    write(f"{run_calibrate(given)}\n")
+
+
+@cli.command()
+@click.argument("model")
+@click.option("--limit", "-n", type=click.IntRange(min=2), default=64, show_default=True)
+@click.option(
+    "--only", multiple=True, help="Parts: translate, summarise, modernise, infill, drafts."
+)
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="steps, gamma, ...")
+@click.option("--scorer", default="ngram", show_default=True, help="Judge of drafts and infills.")
+@click.option("--training-limit", type=click.IntRange(min=1), default=200_000, show_default=True)
+@click.option("--results", type=_PATH, help="Result file. Default: docs/results/suite-MODEL.json.")
+@_BACKEND
+@_SPLIT
+@_DATA
+@_SEED
+@_FOLDER
+def suite(**given: Any) -> None:
+    """Measure MODEL on everything: a result file, and its tables as Markdown on stdout."""
+    from app.evaluation.measure import run_suite_command
+
+    write(run_suite_command(given))
+
+
 def main() -> None:
     """The `elf-eval` script."""
     cli.main(prog_name="elf-eval")

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,7 +63,8 @@ def split_of(key: str) -> Split:
     return {7: "test", 8: "validation"}.get(bucket, "train")  # type: ignore[return-value]
 
 
-def items(task: str, split: str, limit: int, seed: int, data: Path) -> list[Item]:
+@lru_cache(16)
+def items(task: str, split: str, limit: int, seed: int, data: Path) -> tuple[Item, ...]:
     """`limit` inputs of a task in an order that the seed fixes: a smaller limit gives the first of
     them. Raises ElfError for an unknown task, a split that is trained on, or missing files."""
     if task not in TASKS:
@@ -70,17 +72,17 @@ def items(task: str, split: str, limit: int, seed: int, data: Path) -> list[Item
     if limit < 1:
         raise ElfError(f"limit {limit} is below 1")
     if task == "unconditional":
-        return [Item(str(i), "") for i in range(limit)]
+        return tuple(Item(str(i), "") for i in range(limit))
     if split not in ("test", "validation"):
         raise ElfError(f"split '{split}' is not for evaluation; use test or validation")
     found: dict[str, Item] = {}
     for item in _all(task, split, data):
         found.setdefault(item.id, item)
     chosen = heapq.nsmallest(limit, found.values(), key=lambda item: _rank(item.id, seed))
-    return [_prepared(task, item, k) for k, item in enumerate(chosen)]
+    return tuple(_prepared(task, item, k) for k, item in enumerate(chosen))
 
 
-def items_of_file(task: str, path: Path) -> list[Item]:
+def items_of_file(task: str, path: Path) -> tuple[Item, ...]:
     """Inputs of a JSONL file: "id", "input" (infill: with [[...]] gaps), perhaps "output"."""
     found: dict[str, Item] = {}
     for place, row in read_lines(path):
@@ -93,7 +95,7 @@ def items_of_file(task: str, path: Path) -> list[Item]:
         found[name] = Item(name, text, str(row.get("output", "")), str(row.get("group", "")))
     if not found:
         raise ElfError(f"'{path}' has no rows")
-    return list(found.values())
+    return tuple(found.values())
 
 
 def training_texts(data: Path, most: int | None = None) -> Iterator[str]:

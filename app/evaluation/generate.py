@@ -87,7 +87,7 @@ def cell_name(settings: Mapping[str, Any]) -> str:
     return ",".join(f"{k}={v}" for k, v in settings.items()) or "defaults"
 
 
-def inputs_of(job: Job, data: Path) -> list[Item]:
+def inputs_of(job: Job, data: Path) -> tuple[Item, ...]:
     """The job's inputs: of its file, at most `limit`, or of the split."""
     if job.inputs is not None:
         return items_of_file(job.task, job.inputs)[: job.limit]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def copy(items: Sequence[Item], job: Job, data: Path) -> list[str]:
 
 def unigram(items: Sequence[Item], job: Job, data: Path) -> list[str]:
     """Words drawn from those of the training texts, as many as the reference has."""
-    words, shares = _frequencies(itertools.islice(training_texts(data), _TEXTS))
+    words, shares = _frequencies(data)
     random = np.random.default_rng(job.seed)
     texts = []
     for item in items:
@@ -77,7 +78,9 @@ def _row(name: str, job: Job, item: Item, text: str) -> dict[str, Any]:
     return row
 
 
-def _frequencies(texts: Iterable[str]) -> tuple[Any, Any]:
+@lru_cache(1)
+def _frequencies(data: Path) -> tuple[Any, Any]:
+    texts = itertools.islice(training_texts(data), _TEXTS)
     counts = Counter(word for text in texts for word in text.split())
     if not counts:
         raise ElfError("the training texts hold no word; point --data at the corpus directory")

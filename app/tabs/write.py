@@ -23,6 +23,7 @@ from app.records import Generation
 from app.store import Store
 from app.tabs.common import HIDDEN, Page, guarded, page_id, status_html
 from app.tabs.dials import AUTO, EXACT, RANGE, build_dials, shown, spec_of, wishes_of, with_seed
+from app.tabs.history_view import ON_THE_PAGE
 from app.tabs.knobs import MOST_CANDIDATES
 from app.tabs.presets import Presets
 from app.tabs.view import drain
@@ -33,11 +34,7 @@ from elf_engine.errors import ElfError
 NAME = "write"
 SCRIPT = Path(__file__).with_name("write.js")
 TASKS = {"infill": "infill", "rewrite": "infill", "draft": "draft"}
-ACTS = (
-    ("infill", "Infill", "Write new words in place of the selected ones"),
-    ("rewrite", "Rewrite", "Say the selected words differently"),
-    ("draft", "Continue", "Write on from the cursor"),
-)
+ACTS = (("infill", "Infill"), ("rewrite", "Rewrite"), ("draft", "Continue"))
 TOOLS = """
 <div id="write-tools" role="toolbar" aria-label="Document">
   <button type="button" class="elf-btn" data-do="undo" disabled>↶ Undo</button>
@@ -67,6 +64,9 @@ SHORTCUTS = (
 class WriteTab:
     """Builds the tab and answers its events."""
 
+    # What `restore` puts back beyond the fields that every tab has.
+    restores = ON_THE_PAGE | {"spans", "locks", "strength", "least", "unit", "distinct", "rank"}
+
     def __init__(self, page: Page, store: Store, shelf: Shelf) -> None:
         self.page, self.shelf = page, shelf
         with gr.Tab("Write", id=NAME, elem_id="write-tab"), gr.Row(elem_classes="elf-write"):
@@ -87,21 +87,21 @@ class WriteTab:
             "",
             label="Your text",
             placeholder="Write here, or press Continue and see what comes…",
-            lines=14,
-            max_lines=14,
+            lines=10,
+            max_lines=10,
             elem_id="write-text",
             autofocus=True,
         )
-        gr.HTML(BELOW)
         self.tokens = gr.HTML("", elem_id="write-tokens")
         with gr.Row(elem_id="write-acts"):
             self.acts = {
                 act: gr.Button(label, variant="primary", elem_id=f"write-{act}", min_width=90)
-                for act, label, _ in ACTS
+                for act, label in ACTS
             }
             self.stop = gr.Button(
                 "Stop", variant="stop", interactive=False, elem_id="write-stop", min_width=80
             )
+        gr.HTML(BELOW)
         self.ask = gr.Textbox("", visible="hidden", elem_id="write-ask")
         self.inbox = gr.Textbox("", visible="hidden", elem_id="write-inbox")
         self.tick = gr.Button("Count", visible="hidden", elem_id="write-tick")
@@ -223,6 +223,7 @@ class WriteTab:
             start, stop = request.spans[0][0], request.spans[-1][1]
         kept = dict.fromkeys(request.text[a:b] for a, b in request.locks)
         return {
+            self.page.tabs: gr.update(selected=NAME),
             self.inbox: _letter(request.text, start, stop, found.parent_id),
             d.count: request.count if fits else 1,
             d.first: request.first if fits else found.sample_index,

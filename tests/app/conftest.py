@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
+from app import server as web
 from app import ui
 from app.about import Shelf
 from app.service import Service
@@ -30,11 +31,14 @@ def browser() -> Iterator[Browser]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     world = FakeWorld(pace=0.05)
     store = Store(tmp_path_factory.mktemp("home") / "history.db")
-    service = Service(world.runtime(), store)
+    # One run at a time: its gates hold whoever waits behind.
+    service = Service(world.runtime(), store, most_running=1)
     about = known_models(tmp_path_factory.mktemp("about"))
     shelf = Shelf(lambda name: service.check(name, "torch"), lambda _: about)
     blocks = ui.build(service, store, shelf=shelf)
-    url = ui.launch(blocks, ui.LOOPBACK, ui.free_port(ui.LOOPBACK, 0), block=False)
+    url = web.launch(
+        blocks, web.LOOPBACK, web.free_port(web.LOOPBACK, 0), block=False, service=service
+    )
     yield Site(url, world, store, service)
     blocks.close(verbose=False)
     service.close()

@@ -42,9 +42,7 @@ def known_models(directory: Path) -> Path:
     """`directory` as a model's without weights: the bundled one's, calibrated to few steps."""
     for name in ("config.json", "tokenizer.model"):
         shutil.copy(model_dir.find("starter") / name, directory / name)
-    points = [
-        {"quality": q, "guidance": 1.0 + q, "gamma": 1.0, "steps": 4 + 4 * q} for q in (0, 1)
-    ]
+    points = [{"quality": q, "guidance": 1.0 + q, "gamma": 1.0, "steps": 4 + 4 * q} for q in (0, 1)]
     table = {"format": 1, "tasks": dict.fromkeys(("draft", "infill"), points)}
     (directory / "calibration.json").write_text(json.dumps(table), "utf-8")
     return directory
@@ -67,9 +65,10 @@ class FakeWorld:
     closed: list[str] = field(default_factory=list)
     gate: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     names: tuple[str, ...] = ("starter", "other")
+    paths: dict[str, Path] = field(default_factory=dict)
 
     def runtime(self) -> Runtime:
-        return Runtime(self.load, self.run, self.config, lambda: self.names)
+        return Runtime(self.load, self.run, self.config, lambda: self.names, self.paths.get)
 
     def config(self, name: str) -> ModelConfig:
         tasks = {"draft": 5} if name.startswith("only-draft") else TASKS

@@ -1,0 +1,156 @@
+"""The editors for programs: a named endpoint each, such as `/draft` and `/translate`."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+import gradio as gr
+
+from app import service as events
+from app.about import Shelf
+from app.model_facts import check_task
+from app.service import Service
+from app.tabs.common import page_id
+from app.tabs.knobs import random_seed
+from editors.models import task_of
+from editors.request import EditRequest, EditResult
+from elf_engine.config import from_dict
+from elf_engine.errors import ElfError
+
+Answer = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What every endpoint takes as a mapping. `model` and `backend` "" are the page's first;
+    `seed` "" draws one; it is text, since JSON readers round numbers past 2**53."""
+
+    count: int = 1
+    quality: float = 0.5
+    seed: str = ""
+    model: str = ""
+    backend: str = ""
+
+
+class Endpoints:
+    """Registers the endpoints. `default` holds the options of a call that names none."""
+
+    def __init__(self, service: Service, shelf: Shelf, default: Options) -> None:
+        self.service, self.shelf, self.default = service, shelf, default
+        pairs = (self.translate, self.summarise, self.modernise)
+        for fn in (self.draft, self.infill, self.rewrite, *pairs):
+            gr.api(fn, api_name=fn.__name__, concurrency_limit=None)
+
+    def draft(
+        self, request: gr.Request, text: str, length: int = 0, options: dict[str, Any] | None = None
+    ) -> Answer:
+        """Continue `text` by `length` tokens, 0: as the model likes."""
+        edit = EditRequest("draft", text, length=length)
+        return self._answer(lambda: edit, options, request)
+
+    def infill(
+        self,
+        request: gr.Request,
+        text: str,
+        spans: list[list[int]] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> Answer:
+        """Fill the gaps `[[2-6]]` of `text`, or replace its ranges `spans` (code points)."""
+        return self._answer(
+            lambda: EditRequest("infill", text, spans=_ranges(spans)), options, request
+        )
+
+    def rewrite(
+        self,
+        request: gr.Request,
+        text: str,
+        strength: float = 0.5,
+        spans: list[list[int]] | None = None,
+        locks: list[list[int]] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> Answer:
+        """Rewrite the ranges `spans` of `text`, or each sentence; the ranges `locks` stay."""
+
+        def edit() -> EditRequest:
+            ranges = {"spans": _ranges(spans), "locks": _ranges(locks)}
+            return EditRequest("rewrite", text, strength=strength, **ranges)
+
+        return self._answer(edit, options, request)
+
+    def translate(
+        self, request: gr.Request, text: str, options: dict[str, Any] | None = None
+    ) -> Answer:
+        """German `text` in English, sentence by sentence."""
+        return self._answer(lambda: EditRequest("translate", text), options, request)
+
+    def summarise(
+        self, request: gr.Request, text: str, options: dict[str, Any] | None = None
+    ) -> Answer:
+        """What `text` says, shorter."""
+        return self._answer(lambda: EditRequest("summarise", text), options, request)
+
+    def modernise(
+        self, request: gr.Request, text: str, options: dict[str, Any] | None = None
+    ) -> Answer:
+        """Archaic English `text` in modern words."""
+        return self._answer(lambda: EditRequest("modernise", text), options, request)
+
+    def _answer(
+        self,
+        make: Callable[[], EditRequest],
+        options: dict[str, Any] | None,
+        request: gr.Request,
+    ) -> Answer:
+        """The candidates: text, changes, seed, sample, id in the history, settings, warnings."""
+        try:
+            chosen = from_dict(Options, {**asdict(self.default), **(options or {})}, "options")
+            return self._run(make(), chosen, page_id(request))
+        except ElfError as error:  # goes to the caller as it is; nothing of a defect does
+            raise gr.Error(str(error), print_exception=False) from error
+
+    def _run(self, edit: EditRequest, options: Options, owner: str) -> Answer:
+        check_task(self.service, options.model, task_of(edit.editor))
+        spec = self.shelf.about(options.model).settings(edit.editor, options.quality)
+        if options.seed and not options.seed.isdecimal():
+            raise ElfError(f"seed '{options.seed[:40]}' is no whole number")
+        seed = int(options.seed) if options.seed else random_seed()
+        edit = replace(
+            edit,
+            count=options.count,
+            quality=options.quality,
+            settings=replace(spec, seed=seed),
+        )
+        sent: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
+        self.service.submit(edit, options.model, options.backend, sent.put, owner=owner)
+        found: Answer = []
+        while True:
+            match sent.get():
+                case events.Finished(result, id):
+                    found.append(_told(result, id))
+                case events.Failed(message):
+                    raise ElfError(message)
+                case events.Done(_):
+                    return found
+
+
+def _told(result: EditResult, id: str | None) -> dict[str, Any]:
+    return {
+        "text": result.text,
+        "changes": [[c.start, c.stop, c.before, c.after] for c in result.changes],
+        "seed": str(result.seed),
+        "sample": result.index,
+        "id": id,
+        "model": result.model,
+        "settings": {k: v for k, v in result.settings.items() if k != "seed"},
+        "warnings": list(result.warnings),
+    }
+
+
+def _ranges(spans: list[list[int]] | None) -> tuple[tuple[int, int], ...]:
+    pairs = spans or []
+    if not all(len(pair) == 2 and all(type(n) is int for n in pair) for pair in pairs):
+        raise ElfError("ranges are pairs [start, stop] of code points")
+    return tuple(cast("tuple[int, int]", tuple(pair)) for pair in pairs)

@@ -110,6 +110,25 @@ def measured(directory: Path | None) -> dict[str, list[Point]] | None:
     return {task: _points(f"{where}: {task}", points) for task, points in tasks.items()}
 
 
+def measurements(directory: Path | None, editor: str) -> list[Mapping[str, float]]:
+    """What `elf-eval calibrate` measured at a calibration's points, ascending in "quality": the
+    scores by name and "seconds" a sample. Empty where nothing was. Raises ElfError as `measured`."""
+    if directory is None or measured(directory) is None:
+        return []
+    where = directory / FILE
+    found = json.loads(where.read_text("utf-8")).get("measured", {})
+    points = found.get(editor) or found.get(_LIKE.get(editor, editor), [])
+    good = isinstance(points, list) and all(
+        isinstance(p, dict)
+        and "quality" in p
+        and all(isinstance(v, int | float) for v in p.values())
+        for p in points
+    )
+    if not good:
+        raise ElfError(f"{where}: {editor}: what was measured is no list of numbers by name")
+    return sorted(points, key=lambda point: point["quality"])
+
+
 def _points(where: str, points: Any) -> list[Point]:
     good = isinstance(points, list) and points and all(isinstance(p, dict) for p in points)
     if not good or len({frozenset(p) for p in points}) != 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from elf_engine.errors import ElfError
 Point = dict[str, float]
 _FREE = {"guidance": [0.5, 1.0, 2.0, 3.0], "gamma": [0.0, 1.0, 2.0], "steps": [16, 48]}
 _PAIR = {"condition_guidance": [1.0, 2.0, 3.0], "gamma": [0.0, 1.0], "steps": [16, 48]}
-_GRIDS = {
+_GRIDS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "unconditional": ("draft", _FREE, ["ppl", "distinct"]),
     "infill": ("infill", _FREE, ["ppl", "distinct"]),
     "translate": ("translate", _PAIR, ["chrf", "distinct"]),
@@ -30,17 +30,21 @@ _GRIDS = {
 QUALITY, VARIETY = ("ppl:", "chrf", "rougeL"), ("distinct_2",)
 
 
-def sweeps(tasks: Sequence[str], quick: bool = False) -> dict[str, Sweep]:
-    """The sweeps that calibrate these tasks (their editors' names). `quick` takes fewer steps."""
+def sweeps(
+    tasks: Sequence[str], quick: bool = False, ode: Collection[str] = ()
+) -> dict[str, Sweep]:
+    """The sweeps that calibrate these editors, with the samplers the model has for them: those in
+    `ode` know no gamma. `quick` takes the ends of every axis and few steps."""
     known = {editor: (task, grid, metrics) for task, (editor, grid, metrics) in _GRIDS.items()}
     found = {}
     for editor in tasks:
         if editor not in known:
             raise ElfError(f"'{editor}' has no quality slider; use {', '.join(known)}")
         task, axes, metrics = known[editor]
-        cut = {k: [v[0], v[-1]] if k != "steps" else [4, 8] for k, v in axes.items()}
-        settings: dict[str, Any] = {"sampler": "sde"}
-        found[editor] = Sweep(task, cut if quick else axes, "frontier", metrics, settings)
+        axes = {k: v for k, v in axes.items() if k != "gamma" or editor not in ode}
+        if quick:
+            axes = {k: [4, 8] if k == "steps" else [v[0], v[-1]] for k, v in axes.items()}
+        found[editor] = Sweep(task, dict(axes), "frontier", metrics)
     return found
 
 
@@ -115,7 +119,8 @@ def write_calibration(
 
 def config(model: str, tasks: Sequence[str], **rest: Any) -> Config:
     """The sweep file of a calibration."""
-    return Config(sweeps(tasks, rest.pop("quick", False)), model=model, **rest)
+    made = sweeps(tasks, rest.pop("quick", False), rest.pop("ode", ()))
+    return Config(made, model=model, **rest)
 
 
 def _steps(point: Mapping[str, Any]) -> float:

@@ -19,6 +19,7 @@ from app.evaluation.report import suite_section
 from app.evaluation.scorers import load_scorer
 from app.evaluation.suite import PARTS, Suite, run_suite
 from app.evaluation.sweep import read_config, run_sweep
+from editors.calibration import settings
 from elf_engine.errors import ElfError
 
 _NO_SLIDER = ("rewrite",)
@@ -53,6 +54,7 @@ def run_calibrate(given: Mapping[str, Any]) -> Path:
         given["model"],
         tasks,
         quick=given["quick"],
+        ode=[t for t in tasks if settings(engine, t).sampler == "ode"],
         split=given["split"],
         limit=given["limit"],
         seed=given["seed"],
@@ -73,8 +75,8 @@ def run_calibrate(given: Mapping[str, Any]) -> Path:
 
 def run_suite_command(given: Mapping[str, Any]) -> str:
     """Run the suite and save its result file; returns its tables."""
-    settings = dict(_one(text) for text in given["settings"])
-    check_settings(settings)
+    chosen = dict(_one(text) for text in given["settings"])
+    check_settings(chosen)
     backend = given["backend"] or default_backend()
     engine = load_engine(given["model"], backend)
     data, name = data_directory(given["data"]), engine.config.name
@@ -84,7 +86,7 @@ def run_suite_command(given: Mapping[str, Any]) -> str:
         given["split"],
         given["limit"],
         given["seed"],
-        settings=settings,
+        settings=chosen,
         backend=backend,
     )
     folder = given["samples"] or Path("runs/evaluation") / name

@@ -38,6 +38,8 @@ class OptimizerConfig:
     weight_decay  of AdamW, or of Muon and its Adam, times the rate
     adam_b2       decay of Adam's second moment (published AdamW: 0.95)
     adam_for      kernels that Adam updates too, by their name's end (published: none)
+    untaken       parameters of a branch that a step did not take: they "move" on by momentum, as
+                  published, or Muon and its Adam "keep" them, which saves the work
     """
 
     kind: Literal["muon", "adamw"] = "muon"
@@ -57,6 +59,7 @@ class OptimizerConfig:
     weight_decay: float = 0.0
     adam_b2: float = 0.999
     adam_for: tuple[str, ...] = ("unembed_kernel", "shared/embedding")
+    untaken: Literal["move", "keep"] = "move"
 
 
 @dataclass(frozen=True)

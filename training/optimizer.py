@@ -7,10 +7,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from optax.contrib import MuonDimensionNumbers, muon
 
-from elf_engine.weights import flatten, unflatten
 from training.config import OptimizerConfig
+from training.muon import Rates, muon
+from training.objective import Split
+
+DENOISE_ONLY = (
+    "final_layer/linear/kernel",
+    "final_layer/linear/bias",
+    "final_layer/norm_final/weight",
+)
+DECODE_ONLY = ("mode_tokens", "proj_kernel", "proj_bias", "unembed_kernel", "unembed_bias")
 
 
 def schedule(config: OptimizerConfig, rate: float, steps: int) -> optax.Schedule:
@@ -36,7 +43,7 @@ def make_optimizer(config: OptimizerConfig, steps: int) -> optax.GradientTransfo
     rule = _adamw(config, steps) if config.kind == "adamw" else _muon(config, steps)
     if config.accumulate > 1:
         several = optax.MultiSteps(rule, config.accumulate)
-        rule = optax.GradientTransformation(several.init, several.update)
+        rule = optax.GradientTransformationExtraArgs(several.init, several.update)
     return optax.chain(clip, rule)
 
 
@@ -45,27 +52,25 @@ def _adamw(config: OptimizerConfig, steps: int) -> optax.GradientTransformation:
     return optax.adamw(rate, b2=config.adam_b2, weight_decay=config.weight_decay)
 
 
-def _muon(config: OptimizerConfig, steps: int) -> optax.GradientTransformation:
-    def muon_weights(params: Any) -> Any:
-        flat = flatten(params)
-        return unflatten(
-            {
-                name: MuonDimensionNumbers()
-                if getattr(a, "ndim", 0) == 2 and not name.endswith(config.adam_for)
-                else None
-                for name, a in flat.items()
-            }
-        )
+def _muon(config: OptimizerConfig, steps: int) -> optax.GradientTransformationExtraArgs:
+    def is_matrix(name: str, weight: Any) -> bool:
+        return weight.ndim == 2 and not name.endswith(config.adam_for)
 
-    return muon(
+    rates = Rates(
         schedule(config, config.learning_rate, steps),
-        ns_steps=config.ns_steps,
-        weight_decay=config.weight_decay,
-        adam_b2=config.adam_b2,
-        adam_weight_decay=config.weight_decay,
-        adam_learning_rate=schedule(config, config.adam_learning_rate, steps),
-        muon_weight_dimension_numbers=muon_weights,
+        schedule(config, config.adam_learning_rate, steps),
     )
+    return muon(rates, is_matrix, config.ns_steps, config.adam_b2, config.weight_decay)
+
+
+def idle(config: OptimizerConfig, split: Split) -> tuple[str, ...]:
+    """Parameters that a step of this split does not reach and that are to stay where they are:
+    the other branch's head, and, without decode rows, what marks decode mode."""
+    if config.kind != "muon" or config.untaken == "move" or config.accumulate > 1:
+        return ()
+    if split.decode == split.rows:
+        return DENOISE_ONLY
+    return DECODE_ONLY if split.decode == 0 else ()
 
 
 def ema(average: Any, params: Any, decay: float, step: Any = None) -> Any:

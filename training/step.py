@@ -20,7 +20,7 @@ from training.config import TrainConfig
 from training.data import TrainBatch
 from training.mesh import everywhere, make_mesh, put_everywhere, put_rows, state_shardings
 from training.objective import Inputs, Split, draw, losses, split_step
-from training.optimizer import average_step, make_optimizer
+from training.optimizer import average_step, idle, make_optimizer
 
 Metrics = dict[str, Array]
 TABLE = "shared"  # where a learned token table lies among the parameters and in the encoder
@@ -177,7 +177,8 @@ def _update(
         return losses(own, net, inputs, draws, split, config.flow, config.objective)
 
     (total, metrics), grads = jax.value_and_grad(objective, has_aux=True)(state.params)
-    change, opt = optimizer.update(grads, state.optimizer, state.params)
+    still = idle(config.optimizer, split)
+    change, opt = optimizer.update(grads, state.optimizer, state.params, idle=still)
     params = optax.apply_updates(state.params, change)
     average = average_step(config.optimizer, state.average, params, state.step)
     norm = optax.tree.norm(grads)

@@ -127,9 +127,11 @@ def grid_of(
     if blind:  # heads would tell which is which
         _SHUFFLE.shuffle(answers)
         return Comparison(request, answers, blind=True)
-    heads = (tuple(f"{_words(knob)} {v}" for v in values) for knob, values in
-             ((down[0], rows), (across[0], columns)))  # fmt: skip
-    return Comparison(request, answers, *heads)
+    return Comparison(request, answers, _heads(down[0], rows), _heads(across[0], columns))
+
+
+def _heads(knob: str, values: Sequence[str]) -> Heads:
+    return tuple(f"{_words(knob)} {value}" for value in values)
 
 
 def _values(knob: str, typed: str, most: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -61,3 +62,29 @@ def _can(service: Service, model: str, task: str) -> bool:
         return task in service.tasks(model)
     except ElfError:  # a damaged model can nothing; the Models tab says what is wrong with it
         return False
+
+
+def all_facts(service: Service) -> list[Facts]:
+    """Every model that may be chosen, damaged ones with what is wrong."""
+    found = []
+    for name in service.models():
+        try:
+            known = service.known(name)
+            found.append(facts(name, known.config, known.path))
+        except ElfError as error:
+            found.append(Facts(name, broken=str(error)))
+    return found
+
+
+def hash_of(directory: Path | None) -> str:
+    """Hex sha256 of a model, read again only when one of its files changed; "" without files."""
+    if directory is None:
+        return ""
+    files = [directory / name for name in (model_dir.CONFIG, *_WEIGHTS)]
+    stats = [file.stat() for file in files if file.is_file()]
+    return _hash(directory, tuple((s.st_mtime_ns, s.st_size) for s in stats))
+
+
+@functools.lru_cache(maxsize=64)
+def _hash(directory: Path, _changed: tuple[tuple[int, int], ...]) -> str:
+    return model_dir.model_hash(directory)

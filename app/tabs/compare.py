@@ -297,9 +297,11 @@ class CompareTab:
     def _act(self, session: Session | None, event: gr.EventData) -> dict[Any, Any]:
         """A button in the table. What the page sends is checked against what was shown."""
         data = event._data if isinstance(event._data, dict) else {}
-        place = (data.get("answer"), data.get("candidate"))
         comparison = session.comparison if session else None
-        if session is None or comparison is None or not _there(comparison, place):
+        if session is None or comparison is None:
+            return {self.table: gr.skip()}
+        place = _place(comparison, data.get("answer"), data.get("candidate"))
+        if place is None:
             return {self.table: gr.skip()}
         if data.get("act") == "use":
             answer, i = comparison.answers[place[0]], place[1]
@@ -350,13 +352,14 @@ class CompareTab:
         return [gr.update(info=_HELP.get(editor, "English text.")), *strengths]
 
 
-def _there(comparison: Comparison, place: tuple[Any, Any]) -> bool:
-    answer, candidate = place
+def _place(comparison: Comparison, answer: object, candidate: object) -> tuple[int, int] | None:
+    """The candidate a page names, None when there is no such."""
     if type(answer) is not int or type(candidate) is not int:
-        return False
+        return None
     if not 0 <= answer < len(comparison.answers):
-        return False
-    return 0 <= candidate < len(comparison.answers[answer].results)
+        return None
+    there = 0 <= candidate < len(comparison.answers[answer].results)
+    return (answer, candidate) if there else None
 
 
 def _stage(comparison: Comparison) -> list[tuple[str, int]]:

@@ -79,7 +79,7 @@ def build_column(page: Page, place: int, visible: bool) -> ColumnKnobs:
     """Column `place`, from 0."""
     name, spec = f"Column {'ABCD'[place]}", SampleSpec()
     id = f"compare-column-{place}"
-    with gr.Column(visible=visible, min_width=230, elem_classes="elf-card", elem_id=id) as box:
+    with gr.Column(visible=visible, min_width=230, elem_classes="elf-column", elem_id=id) as box:
         model = gr.Dropdown(page.service.models(), value=page.model.value, label=f"{name}: model")
         backend = gr.Dropdown(
             [*BACKENDS], value=page.backend.value, label="Backend", filterable=False

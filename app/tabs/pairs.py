@@ -26,7 +26,7 @@ _BY_DISTANCE = ("Nearest to your text first", "distance")
 
 @dataclass(frozen=True)
 class PairKind:
-    """What differs between the tabs. `name` is the editor, the task and the endpoint."""
+    """What differs between the tabs. `name` is the editor and the task."""
 
     name: str
     title: str
@@ -142,10 +142,8 @@ class PairTab:
                 elem_id=f"{name}-out-{i}",
             )
             caption = gr.HTML("", elem_id=f"{name}-caption-{i}")
-            with gr.Row(elem_classes="elf-under"):
-                use = gr.Button("Use in Write", size="sm", min_width=110, interactive=False)
-                infill = gr.Button("Edit in Infill", size="sm", min_width=110, interactive=False)
-        return Candidate(box, text, caption, use, infill)
+            use = gr.Button("Use in Write", size="sm", interactive=False)
+        return Candidate(box, text, caption, use)
 
     def _wire(self) -> None:
         gr.on(
@@ -153,10 +151,9 @@ class PairTab:
             self.answer,
             self._inputs(),
             self.panel.outputs(),
-            show_progress="hidden",
             trigger_mode="once",
             concurrency_limit=None,
-            api_name=self.kind.name,
+            **HIDDEN,
         )
         self.stop.click(self._stop, None, self.stop, queue=False, concurrency_limit=None, **HIDDEN)
         gr.on(
@@ -178,11 +175,10 @@ class PairTab:
         own = {self.text, self.rank, self.parent, *self.knobs.inputs()}
         return own | {self.page.model, self.page.backend}
 
-    def send_to(self, target: Target, tab: str, slot: str) -> None:
-        """Wire the buttons `slot` ("use" or "infill") of the candidates to the tab with that id."""
+    def send_to(self, target: Target, tab: str) -> None:
+        """Wire "Use in Write": a candidate goes to `target`, the tab with the id `tab`."""
         for i, c in enumerate(self.candidates):
-            button: gr.Button = getattr(c, slot)
-            button.click(
+            c.use.click(
                 lambda text, ids, i=i: handed(self.page, target, tab, text, ids[i]),
                 [c.text, self.ids],
                 handed_to(self.page, target),
@@ -217,7 +213,7 @@ class PairTab:
         return [self.text, self.parent, self.rank, k.count, k.first, k.seed, *self.resettable()]
 
     def answer(self, values: dict[Any, Any], request: gr.Request) -> Iterator[dict[Any, Any]]:
-        """Run the edit and show it: the handler of the run button, and the named endpoint."""
+        """Run the edit and show it: the handler of the run button."""
         sent: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
         page, name = page_id(request), self.kind.name
         job = guarded(lambda: self._submit(values, sent, page), None)

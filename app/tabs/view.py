@@ -22,7 +22,6 @@ class Candidate:
     text: gr.Textbox
     caption: gr.HTML
     use: gr.Button
-    infill: gr.Button
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Panel:
     def outputs(self) -> list[Any]:
         found: list[Any] = [self.run, self.stop, self.status, self.ids]
         for c in self.candidates:
-            found += [c.box, c.text, c.caption, c.use, c.infill]
+            found += [c.box, c.text, c.caption, c.use]
         return found
 
 
@@ -84,7 +83,7 @@ class RunView:
             updates[c.box] = gr.update(visible=i < self.request.count)
             updates[c.text] = gr.update(value="", elem_classes="elf-noisy")
             updates[c.caption] = ""
-            updates[c.use] = updates[c.infill] = gr.update(interactive=False)
+            updates[c.use] = gr.update(interactive=False)
         return updates
 
     def show(self, batch: list[events.Event]) -> dict[Any, Any]:
@@ -131,7 +130,6 @@ class RunView:
             c.text: gr.update(value=result.text, elem_classes=""),
             c.caption: caption_html(lines, list(result.warnings)),
             c.use: gr.update(interactive=True),
-            c.infill: gr.update(interactive=True),
             self.panel.ids: list(self.ids),
         }
 

@@ -176,7 +176,7 @@ def test_stop_ends_all_answers(visit: Visit, site: Site) -> None:
     expect(status(page, EDITOR)).to_contain_text("1 of 4 answers ready")
     page.locator("#compare-stop").click()
     site.world.gate.release()
-    expect(status(page, EDITOR)).to_have_text("Stopped: 1 of 4 answers ready")
+    expect(status(page, EDITOR)).to_have_text("Stopped: 1 of 4 answers ready.")
     expect(page.locator("#compare-table .stopped")).to_have_count(3)
     expect(page.locator("#compare-run")).to_be_enabled()
     assert sum(text == "gate of all columns" for text, _ in site.world.steps_made) <= 7

@@ -21,7 +21,12 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 CODE = ("elf_engine", "editors", "app", "training")
 # Import name -> distribution, where they differ.
-DISTRIBUTION = {"absl": "absl-py", "yaml": "pyyaml", "orbax": "orbax-checkpoint"}
+DISTRIBUTION = {
+    "absl": "absl-py",
+    "markdown_it": "markdown-it-py",
+    "yaml": "pyyaml",
+    "orbax": "orbax-checkpoint",
+}
 # The default index's torch brings these; the CPU build does not.
 CUDA = re.compile(r"nvidia|cuda|triton")
 

@@ -7,8 +7,8 @@ without the ones before it.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -73,8 +73,10 @@ def cuts(sizes: Ints, lengths: tuple[int, ...], rows: tuple[int, ...]) -> list[C
     found, at = [], 0
     while at < len(bucket):
         kind = int(bucket[at])
-        while at + rows[kind] <= len(bucket) and bucket[at + rows[kind] - 1] > kind:
+        last = int(bucket[min(at + rows[kind], len(bucket)) - 1])
+        while kind < last:
             kind += 1
+            last = int(bucket[min(at + rows[kind], len(bucket)) - 1])
         if at + rows[kind] > len(bucket):
             kind = int(bucket[-1])
             at = len(bucket) - rows[kind]
@@ -103,13 +105,13 @@ class Plan:
     def batch(self, number: int) -> tuple[list[int], int]:
         """Row numbers and padded length of global batch `number`, counted over all epochs."""
         epoch, k = divmod(number, len(self.cuts))
-        cut = self.cuts[shuffled(k, len(self.cuts), (self.seed, epoch, -1))]
+        cut = self.cuts[shuffled(k, len(self.cuts), (self.seed, epoch, 0))]
         return [self._row(epoch, cut.start + i) for i in range(cut.rows)], cut.length
 
     def _row(self, epoch: int, place: int) -> int:
         kind = int(np.searchsorted(self._starts, place, side="right")) - 1
         start, stop = int(self._starts[kind]), int(self._starts[kind + 1])
-        inside = shuffled(place - start, stop - start, (self.seed, epoch, kind))
+        inside = shuffled(place - start, stop - start, (self.seed, epoch, kind + 1))
         return int(self._order[start + inside])
 
     def padding(self, sizes: Ints) -> float:
@@ -119,12 +121,14 @@ class Plan:
         return 1.0 - held / room
 
 
-def shuffled(i: int, size: int, key: tuple[int, ...]) -> int:
-    """Place of `i` in a random permutation of `size` things, without building it (Grain's)."""
-    from grain.experimental import index_shuffle
+def shuffled(i: int, size: int, key: tuple[int, int, int]) -> int:
+    """Place of `i` in the random permutation of `size` things that `key` names.
 
-    if size == 1:
-        return 0
-    digest = hashlib.blake2b(repr(key).encode(), digest_size=4).digest()
-    seed = int.from_bytes(digest, "little")
-    return int(index_shuffle(i, max_index=size - 1, seed=seed, rounds=4))
+    Not Grain's index_shuffle: it needs no memory but milliseconds where `size` is small.
+    """
+    return int(_permutation(size, key)[i])
+
+
+@lru_cache(maxsize=64)
+def _permutation(size: int, key: tuple[int, int, int]) -> npt.NDArray[np.int32]:
+    return np.random.default_rng(key).permutation(np.arange(size, dtype=np.int32))

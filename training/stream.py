@@ -1,7 +1,7 @@
 """Batches of one's own data: the published layouts, or ours in length buckets.
 
-Grain shuffles, reads ahead with workers and resumes; the position is the number of the batch, so a
-run may go on with other numbers of workers and of processes.
+A batch follows from (seed, its number); Grain reads ahead from any number on, in a thread or with
+worker processes. So a run may go on with other numbers of workers and of processes.
 """
 
 from __future__ import annotations

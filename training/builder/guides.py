@@ -203,7 +203,7 @@ GUIDES = (
     Guide("libreoffice-help", "libreoffice-help-en-us", "libreoffice-help-de",
           "usr/share/libreoffice/help/en-US/text/**/*.html", ("/en-US/", "/de/"), "B-help"),
     *(Guide(f"help:{name}", name, name, "usr/share/help/C/**/*.page", ("/C/", "/de/"), "B-help")
-      for name in ("gnome-user-docs", "evolution-common", "rhythmbox-data")),
+      for name in ("gnome-user-docs", "evolution-common")),
 )  # fmt: skip
 KDE_PAGES = (f"{_DOC}/HTML/en/**/index.cache.bz2", ("/en/", "/de/"))
 

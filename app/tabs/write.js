@@ -67,6 +67,7 @@ const put = (value, from, to) => {
   changed();
 };
 const changed = () => {
+  if (!doc.value.trim()) doc.parent = "";
   clearTimeout(saveLater);
   saveLater = setTimeout(save, 250);
   clearTimeout(countLater);
@@ -145,19 +146,26 @@ const offsets = (text, wanted) => {  // code points to UTF-16, for an ascending 
   }
   return found;
 };
-// Where the changes stand now; the text around them may have been edited since, they may not.
-const placed = (base, now, changes) => {
-  const at = offsets(base, changes.flatMap(([start, stop]) => [start, stop]));
+// How far the words `from` to `to` moved since: they lie outside of what was edited, or are found
+// once with some of what stood around them. null when they were edited themselves.
+const moved = (base, now, from, to) => {
   const [left, right] = common(base, now);
-  const moved = now.length - base.length;
-  const found = [];
-  for (const [i, [, , before, after]] of changes.entries()) {
-    const [start, stop] = [at[2 * i], at[2 * i + 1]];
-    const by = stop <= left ? 0 : start >= base.length - right ? moved : null;
-    if (by === null || now.slice(start + by, stop + by) !== before) return null;
-    found.push([start + by, stop + by, after]);
+  if (to <= left) return 0;
+  if (from >= base.length - right) return now.length - base.length;
+  for (const around of [80, 40, 20, 10]) {
+    const start = Math.max(0, from - around), words = base.slice(start, to + around);
+    const at = now.indexOf(words);
+    if (words && at >= 0 && now.indexOf(words, at + 1) < 0) return at - start;
   }
-  return found;
+  return null;
+};
+const placed = (base, now, changes) => {
+  if (!changes.length) return [];
+  const at = offsets(base, changes.flatMap(([start, stop]) => [start, stop]));
+  const by = moved(base, now, at[0], at[at.length - 1]);
+  if (by === null) return null;
+  const found = changes.map(([, , before, after], i) => [at[2 * i] + by, at[2 * i + 1] + by, after, before]);
+  return found.every(([start, stop, , before]) => now.slice(start, stop) === before) ? found : null;
 };
 const accept = (card) => {
   const base = asked.get(card.dataset.run);

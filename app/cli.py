@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from app.cli_compare import compare
-from app.cli_edit import default_backend, edit_options, run_edit, warn, write
+from app.cli_edit import edit_options, run_edit, warn, write
 from app.cli_history import history
+from app.cli_serve import accounts, serve
 from elf_engine.errors import ElfError
 
 INTERRUPTED = 130
@@ -185,27 +186,8 @@ def modernise(**given: Any) -> None:
 
 cli.add_command(compare)
 cli.add_command(history)
-
-
-@cli.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=int, default=7860, show_default=True)
-@click.option("--model", "-m", default="starter", show_default=True, help="Name or directory.")
-@click.option("--backend", type=click.Choice(["jax", "torch"]), help="Default: what is there.")
-@click.option("--no-browser", is_flag=True, help="Do not open a browser.")
-def serve(host: str, port: int, model: str, backend: str | None, no_browser: bool) -> None:
-    """Serve the page on this machine."""
-    try:
-        from app.ui import serve as serve_page
-    except ImportError as error:
-        raise ElfError(f"the page needs {error.name}; pip install -e '.[app]'") from error
-    serve_page(
-        host=host,
-        port=port,
-        model=model,
-        backend=backend or default_backend(),
-        open_browser=not no_browser,
-    )
+cli.add_command(serve)
+cli.add_command(accounts)
 
 
 @cli.command()

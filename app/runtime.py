@@ -27,8 +27,9 @@ def real_runtime(extra: Sequence[str] = ()) -> Runtime:
 
 def _load(model: str, backend: str) -> Any:
     from elf_engine.pipeline import Engine
+    from elf_engine.together import Together
 
-    return Engine.load(model, backend=backend)
+    return Together(Engine.load(model, backend=backend))
 
 
 def _run(engine: Any, request: EditRequest) -> Iterator[Progress | EditResult]:

@@ -33,7 +33,7 @@ ENGINE_ORDER = (
 )
 # Library -> the only places that may import it at all.
 CONFINED = {
-    "gradio": ("app/ui", "app/tabs/"),
+    "gradio": ("app/ui", "app/server", "app/tabs/"),
     "sqlalchemy": ("app/store", "app/migrations/"),
     "alembic": ("app/store", "app/migrations/"),
     "optax": ("training/",),
@@ -41,7 +41,7 @@ CONFINED = {
 # Slow to import: at module level only where the module is for nothing else.
 HEAVY = {"flax", "gradio", "huggingface_hub", "jax", "optax", "orbax", "torch", "transformers"}
 HEAVY_AT_TOP = ("elf_engine/backends/jax/", "elf_engine/backends/torch/", "training/", "app/ui")
-HEAVY_AT_TOP += ("app/tabs/",)
+HEAVY_AT_TOP += ("app/server", "app/tabs/")
 
 
 @dataclass(frozen=True)

@@ -110,5 +110,5 @@ class Page:
 
 
 def page_id(request: gr.Request) -> str:
-    """One browser page; a reload makes a new one."""
-    return str(request.session_hash or "")
+    """One browser page and whose it is, "page@account"; a reload makes a new one."""
+    return f"{request.session_hash or ''}@{getattr(request, 'username', None) or ''}"

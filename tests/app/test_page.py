@@ -166,8 +166,7 @@ def test_a_closed_page_frees_its_run(context: BrowserContext, site: Site) -> Non
     site.world.gate.release()
     expect(status(page, "draft")).to_have_text(re.compile("Step 1 of 6"))
     page.close()
-    left = site.service._running
-    assert left is not None
+    (left,) = site.service.running()
     assert wait_for(left._stop.is_set)
     site.world.gate.release()
     assert wait_for(lambda: "gate left behind" in site.world.closed)

@@ -13,7 +13,7 @@ import gradio as gr
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from app import ui
+from app import server as web
 from app.records import Generation, StoredStep
 from app.service import Service
 from app.store import Store
@@ -63,7 +63,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     store = Store(tmp_path_factory.mktemp("archive") / "history.db")
     service = Service(world.runtime(), store)
     blocks = build(service, store)
-    url = ui.launch(blocks, ui.LOOPBACK, ui.free_port(ui.LOOPBACK, 0), block=False)
+    url = web.launch(blocks, web.LOOPBACK, web.free_port(web.LOOPBACK, 0), block=False)
     yield Site(url, world, store, service)
     blocks.close(verbose=False)
     service.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app import ui
+from app import server as web
 from app.runtime import real_runtime
 from app.service import Done, Event, Failed, Finished, Service
 from app.store import Store
@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def server(home: Path) -> Iterator[subprocess.Popen[str]]:
-    code = "from app.ui import serve; serve(port=0, model='tiny')"
+    code = "from app.server import serve; serve(port=0, model='tiny')"
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -59,7 +59,7 @@ def test_it_says_where_it_is_and_ends_when_asked(server: subprocess.Popen[str]) 
 
 def test_the_page_needs_no_array_library_to_open() -> None:
     code = (
-        "import sys, app.ui; heavy = {'torch', 'jax', 'flax', 'transformers'}; "
+        "import sys, app.server; heavy = {'torch', 'jax', 'flax', 'transformers'}; "
         "bad = heavy & set(sys.modules); sys.exit(str(bad) if bad else 0)"
     )
     done = subprocess.run(
@@ -70,26 +70,26 @@ def test_the_page_needs_no_array_library_to_open() -> None:
 
 def test_a_taken_port_is_a_line() -> None:
     with socket.socket() as other:
-        other.bind((ui.LOOPBACK, 0))
+        other.bind((web.LOOPBACK, 0))
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(ElfError, match=f"port {port} on 127.0.0.1 cannot be used"):
-            ui.serve(port=port)
+            web.serve(port=port)
     with pytest.raises(ElfError, match="port 70000"):
-        ui.serve(port=70000)
+        web.serve(port=70000)
 
 
 def test_an_unknown_model_or_backend_is_a_line(home: Path) -> None:
     with pytest.raises(ElfError, match="no model 'nonesuch'"):
-        ui.serve(port=0, model="nonesuch")
+        web.serve(port=0, model="nonesuch")
     with pytest.raises(ElfError, match="backend 'cuda' is unknown"):
-        ui.serve(port=0, model="tiny", backend="cuda")
+        web.serve(port=0, model="tiny", backend="cuda")
 
 
 def test_a_damaged_model_is_a_line(home: Path) -> None:
     (home / "models" / "tiny" / "config.json").write_text("{")
     with pytest.raises(ElfError, match="not valid JSON"):
-        ui.serve(port=0, model="tiny")
+        web.serve(port=0, model="tiny")
 
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])

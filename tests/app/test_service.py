@@ -29,7 +29,7 @@ from app.service import (
 from editors.request import EditRequest, EditResult, Progress
 from elf_engine.config import SampleSpec
 from elf_engine.errors import ElfError
-from tests.app.fake import DEFAULTS, FakeWorld
+from tests.app.fake import DEFAULTS, TASKS, FakeWorld
 
 PATIENCE = 30.0
 
@@ -48,6 +48,7 @@ class Shelf:
         *,
         parent_id: str | None = None,
         steps: Sequence[StoredStep] = (),
+        owner: str | None = None,
     ) -> str:
         if self.broken:
             raise ElfError(self.broken)
@@ -93,6 +94,14 @@ def service(world: FakeWorld, shelf: Shelf) -> Iterator[Service]:
     yield made
     made.close()
     assert not made._worker.is_alive()
+
+
+@pytest.fixture
+def single(world: FakeWorld, shelf: Shelf) -> Iterator[Service]:
+    """Runs one at a time, so that others wait."""
+    made = Service(world.runtime(), shelf, most_running=1)
+    yield made
+    made.close()
 
 
 def draft(text: str = "Once", **given: object) -> EditRequest:
@@ -153,11 +162,11 @@ def test_stop_takes_effect_within_one_step(
     assert heard.of(Finished) == heard.of(Failed) == []
 
 
-def test_stopping_a_waiting_run_is_immediate(service: Service, world: FakeWorld) -> None:
+def test_stopping_a_waiting_run_is_immediate(single: Service, world: FakeWorld) -> None:
     running, waiting = Listener(), Listener()
-    service.submit(draft("gate"), "starter", "torch", running)
+    single.submit(draft("gate"), "starter", "torch", running)
     running.until(Loading)
-    job = service.submit(draft("second"), "starter", "torch", waiting)
+    job = single.submit(draft("second"), "starter", "torch", waiting)
     assert waiting.until(Queued) == Queued(1)
     job.cancel()
     assert waiting.until(Done) == Done(stopped=True)
@@ -204,12 +213,12 @@ def test_people_take_turns(service: Service, world: FakeWorld) -> None:
     assert ends == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-def test_positions_are_told_as_they_change(service: Service, world: FakeWorld) -> None:
+def test_positions_are_told_as_they_change(single: Service, world: FakeWorld) -> None:
     hold, third = Listener(), Listener()
-    service.submit(draft("gate"), "starter", "torch", hold, owner="a")
+    single.submit(draft("gate"), "starter", "torch", hold, owner="a")
     hold.until(Loading)
-    second = service.submit(draft("second"), "starter", "torch", Listener(), owner="b")
-    service.submit(draft("third"), "starter", "torch", third, owner="c")
+    second = single.submit(draft("second"), "starter", "torch", Listener(), owner="b")
+    single.submit(draft("third"), "starter", "torch", third, owner="c")
     assert third.until(Queued) == Queued(2)
     second.cancel()
     assert third.until(Queued) == Queued(1)
@@ -217,16 +226,16 @@ def test_positions_are_told_as_they_change(service: Service, world: FakeWorld) -
     third.until(Done)
 
 
-def test_one_person_cannot_fill_the_queue(service: Service, world: FakeWorld) -> None:
+def test_one_person_cannot_fill_the_queue(single: Service, world: FakeWorld) -> None:
     hold = Listener()
-    service.submit(draft("gate"), "starter", "torch", hold, owner="a")
+    single.submit(draft("gate"), "starter", "torch", hold, owner="a")
     hold.until(Loading)
     for _ in range(MOST_WAITING):
-        service.submit(draft(), "starter", "torch", Listener(), owner="a")
+        single.submit(draft(), "starter", "torch", Listener(), owner="a")
     with pytest.raises(ElfError, match="waiting already"):
-        service.submit(draft(), "starter", "torch", Listener(), owner="a")
+        single.submit(draft(), "starter", "torch", Listener(), owner="a")
     other = Listener()
-    service.submit(draft("other"), "starter", "torch", other, owner="b")
+    single.submit(draft("other"), "starter", "torch", other, owner="b")
     world.gate.release(4)
     assert other.until(Done) == Done(stopped=False)
 
@@ -294,7 +303,7 @@ def test_engines_are_kept_but_not_many(service: Service, world: FakeWorld) -> No
         heard = Listener()
         service.submit(draft(), model, backend, heard)
         heard.until(Done)
-        assert len(service._engines) <= KEPT_ENGINES
+        assert len(service.loaded()) <= KEPT_ENGINES
     expected = [keys[0], keys[1], keys[3], keys[5]]
     assert world.loaded == expected
 
@@ -325,8 +334,8 @@ def test_a_failed_load_is_told_and_tried_again(world: FakeWorld, shelf: Shelf) -
 
 def test_defaults_come_from_the_configuration_alone(service: Service, world: FakeWorld) -> None:
     assert service.settings_for("translate", "starter") == DEFAULTS["translate"]
-    assert service.settings_for("summarise", "starter") == SampleSpec()
-    assert service.tasks("starter") == ("draft", "infill", "translate")
+    assert service.settings_for("rewrite", "starter") == SampleSpec()
+    assert service.tasks("starter") == tuple(TASKS)
     assert service.choice_for("other") == "other"
     assert service.choice_for("gone") is None
     assert world.loaded == []

@@ -145,13 +145,18 @@ def test_version_names_what_it_runs_on(elf: Elf) -> None:
 
 def test_serve_passes_what_it_was_given(elf: Elf, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[str, Any]] = []
-    page = ModuleType("app.ui")
+    page = ModuleType("app.server")
     page.serve = lambda **given: calls.append(given)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "app.ui", page)
+    page.Door = dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "app.server", page)
+    monkeypatch.setenv("ELF_PASSWORD", "a secret")
     options = ["--host", "::1", "--port", "99", "--model", "mine", "--backend", "jax"]
-    assert elf("serve", *options, "--no-browser").exit_code == 0
+    door = ["--proxy-user-header", "X-User", "--proxy", "10.0.0.2"]
+    assert elf("serve", *options, "--no-browser", *door).exit_code == 0
     expected = {"host": "::1", "port": 99, "model": "mine", "backend": "jax"}
-    assert calls == [{**expected, "open_browser": False}]
+    who = {"accounts": None, "password": "a secret"}
+    proxy = {"proxy_header": "X-User", "proxies": ("10.0.0.2",)}
+    assert calls == [{**expected, "open_browser": False, "door": {**who, **proxy}}]
 
 
 def test_without_any_stdin_a_draft_starts_from_nothing(

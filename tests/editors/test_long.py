@@ -90,6 +90,7 @@ def test_a_long_trajectory_is_given_by_parts_and_bounded(monkeypatch: pytest.Mon
     assert len(result.trajectory) == len(engine.calls)
     assert result.trajectory[-1] == result.text
     monkeypatch.setattr(runner, "_KEPT", 3 * len(TEXT))
+    engine.calls.clear()
     (result,) = edit(engine, request("translate", TEXT, texts_every_step=True))
     assert 0 < len(result.trajectory) < len(engine.calls)
     assert any("texts per step" in warning for warning in result.warnings)

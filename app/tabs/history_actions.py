@@ -39,6 +39,7 @@ class Actions:
         with gr.Row(elem_classes="elf-row"):
             self.star = _button("☆ Star", "history-star")
             self.delete = _button("Delete", "history-delete")
+        with gr.Row(elem_classes="elf-row"):
             self.verify = _button("Run again and compare", "history-verify")
             self.stop = _button("Stop", "history-stop", variant="stop")
         self.verdict = gr.HTML("", elem_id="history-verdict")

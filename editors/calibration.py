@@ -112,7 +112,8 @@ def measured(directory: Path | None) -> dict[str, list[Point]] | None:
 
 def measurements(directory: Path | None, editor: str) -> list[Mapping[str, float]]:
     """What `elf-eval calibrate` measured at a calibration's points, ascending in "quality": the
-    scores by name and "seconds" a sample. Empty where nothing was. Raises ElfError as `measured`."""
+    scores by name and "seconds" a sample. Empty where nothing was. Raises ElfError as
+    `measured`."""
     if directory is None or measured(directory) is None:
         return []
     where = directory / FILE

@@ -99,8 +99,9 @@ def items_of_file(task: str, path: Path) -> tuple[Item, ...]:
 
 
 def training_texts(data: Path, most: int | None = None) -> Iterator[str]:
-    """English texts of the training split, targets of pairs included; the first `most` of an even
-    mixture of the files."""
+    """English texts of the training split, targets of pairs included, without those that repeat a
+    held-out text; the first `most` of an even mixture of the files."""
+    held_out = _held_out(data)
     streams = [_training(stem, field, data) for stem, field in _english()]
     count = 0
     while streams:
@@ -108,6 +109,8 @@ def training_texts(data: Path, most: int | None = None) -> Iterator[str]:
             text = next(stream, None)
             if text is None:
                 streams.remove(stream)
+                continue
+            if _folded(text) in held_out:
                 continue
             yield text
             count += 1
@@ -128,8 +131,27 @@ def _english() -> list[tuple[str, str]]:
 
 
 def _training(stem: str, field: str, data: Path) -> Iterator[str]:
-    key = next((source for s, source, _, _ in PAIRS.values() if s == stem), "text")
+    key = _key(stem)
     return (row[field] for row in _rows(stem, data) if split_of(row[key]) == "train")
+
+
+@lru_cache(2)
+def _held_out(data: Path) -> frozenset[int]:
+    """Marks of the English texts of the other splits."""
+    return frozenset(
+        _folded(row[field])
+        for stem, field in _english()
+        for row in _rows(stem, data)
+        if split_of(row[_key(stem)]) != "train"
+    )
+
+
+def _key(stem: str) -> str:
+    return next((source for s, source, _, _ in PAIRS.values() if s == stem), "text")
+
+
+def _folded(text: str) -> int:
+    return hash(" ".join(text.casefold().split()))
 
 
 def _all(task: str, split: str, data: Path) -> Iterator[Item]:

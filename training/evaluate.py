@@ -18,7 +18,7 @@ from training.export import load_run
 from training.mesh import everywhere, make_mesh, put_everywhere
 from training.objective import losses, split_rows
 from training.sources import Source, open_source
-from training.step import TABLE, arrays, network, prepare
+from training.step import COMPILER, TABLE, arrays, network, prepare
 
 
 def evaluate(
@@ -46,7 +46,7 @@ def evaluate(
         inputs, draws = prepare(config, frozen, key, batch, split)
         return losses(own, net, inputs, draws, split, config.flow, config.objective)[1]
 
-    measure = jax.jit(run, out_shardings=everywhere(mesh))
+    measure = jax.jit(run, out_shardings=everywhere(mesh), compiler_options=COMPILER or None)
     sums: dict[str, Any] = defaultdict(lambda: np.zeros(2))
     for step in range(batches):
         batch = source.draw(step)

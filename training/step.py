@@ -23,6 +23,7 @@ from training.objective import Inputs, Split, draw, losses, split_step
 from training.optimizer import average_step, idle, make_optimizer
 
 Metrics = dict[str, Array]
+COMPILER: dict[str, Any] = {}  # options of XLA; the tests compile fast, not well
 TABLE = "shared"  # where a learned token table lies among the parameters and in the encoder
 
 
@@ -115,11 +116,14 @@ class Stepper:
             static_argnames="split",
             donate_argnums=(0,),
             out_shardings=(self.shardings, one),
+            compiler_options=COMPILER or None,
         )
 
     def start(self) -> State:
         """The state of step 0, each device making its own part."""
-        state: State = jax.jit(self._start, out_shardings=self.shardings)()
+        state: State = jax.jit(
+            self._start, out_shardings=self.shardings, compiler_options=COMPILER or None
+        )()
         return state
 
     def __call__(

@@ -25,6 +25,10 @@ NETWORK = NetworkSpec(
     embedding_dim=8, hidden=16, depth=1, heads=2, bottleneck=8, vocab=8192, max_length=32,
     time_tokens=1, guidance_tokens=1, mode_tokens=1,
 )  # fmt: skip
+QUICK = (
+    ("xla_backend_optimization_level", 0),
+    ("xla_llvm_disable_expensive_passes", True),
+)
 ENCODER = EncoderSpec(vocab=8192, d_model=8, d_kv=4, d_ff=8, layers=1, heads=2)
 
 
@@ -39,7 +43,9 @@ def small(runs: Path, name: str = "run", **changes: Any) -> TrainConfig:
         embeddings="random",
         network=NETWORK,
         encoder=ENCODER,
-        optimizer=OptimizerConfig(kind="adamw", adam_learning_rate=0.01, warmup=2, ema=0.9),
+        optimizer=OptimizerConfig(
+            learning_rate=0.01, adam_learning_rate=0.01, warmup=3, ns_steps=2, ema=0.9
+        ),
         batches=dataclasses.replace(config.batches, batch_tokens=256),
         watch=WatchConfig(tensorboard=False),
         log_every=1,

@@ -52,4 +52,4 @@ bench: setup ## ratios of our step times to bare matrix products
 
 train-tiny: setup ## train a toy model for a few steps, to see that training runs
 	rm -rf runs/tiny
-	$(BIN)/python -m training.train --config tiny
+	$(BIN)/elf-train --config tiny

@@ -213,9 +213,12 @@ def _saved(directory: Path) -> TrainConfig:
 
 def _start(config: TrainConfig, hosts: dict[str, Any]) -> TrainConfig:
     """Join the other processes, and keep compiled steps: a resumed run starts at once."""
+    import absl.logging
     import jax
 
     from training.mesh import Processes, connect
+
+    absl.logging.set_verbosity("error")  # Orbax tells of every directory that it looks at
 
     compiled = (Path(config.runs) / "compiled").absolute()
     jax.config.update("jax_compilation_cache_dir", str(compiled))

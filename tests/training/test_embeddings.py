@@ -1,0 +1,70 @@
+"""The four kinds of latents: a table looks tokens up and nothing else; encoders are checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elf_engine import model_dir
+from elf_engine.backends.jax.t5 import T5Encoder
+from elf_engine.config import EncoderSpec
+from elf_engine.errors import ElfError
+from elf_engine.weights import unflatten
+from tests.training.small import ENCODER, ROOT, small
+from training.config import TrainConfig
+from training.embeddings import load_encoder, make_encoder, table_spec, table_weights
+
+
+def pretrained(tmp_path: Path, source: str, encoder: EncoderSpec) -> TrainConfig:
+    network = dataclasses.replace(small(tmp_path).network, embedding_dim=encoder.d_model)
+    return small(
+        tmp_path, embeddings="pretrained", encoder_from=source, encoder=encoder, network=network
+    )
+
+
+def test_a_table_gives_each_token_one_unit_vector_wherever_it_stands() -> None:
+    spec = table_spec(dataclasses.replace(ENCODER, vocab=20))
+    weights = table_weights(spec, seed=3)
+    assert {k: w.shape for k, w in weights.items()} == model_dir.expected_shapes(spec)
+    ids = np.array([[1, 5, 5, 7], [7, 1, 0, 5]], np.int32)
+    h = np.asarray(T5Encoder(spec).apply({"params": unflatten(weights)}, ids))
+    table = weights["shared/embedding"]
+    unit = table / np.sqrt((table**2).mean(axis=1, keepdims=True))
+    np.testing.assert_allclose(h, unit[ids], rtol=1e-5)
+    assert (table_weights(spec, 3)["shared/embedding"] == table).all()
+    assert (table_weights(spec, 4)["shared/embedding"] != table).any()
+
+
+def test_the_bundled_encoder_serves_another_run_with_its_own_statistics(tmp_path: Path) -> None:
+    source = ROOT / "assets" / "starter"
+    spec = dataclasses.replace(model_dir.load_config(source).encoder, latent_std=0.5)
+    config = pretrained(tmp_path, str(source), spec)
+    make_encoder(config)
+    config, weights = load_encoder(config)
+    files = model_dir.load(source)
+    assert config.encoder == files.config.encoder
+    np.testing.assert_array_equal(weights["shared/embedding"], files.encoder["shared/embedding"])
+
+
+def test_a_hugging_face_encoder_keeps_the_config_s_statistics(tmp_path: Path) -> None:
+    from transformers import T5Config, T5EncoderModel
+
+    sizes = T5Config(vocab_size=40, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+    T5EncoderModel(sizes).save_pretrained(tmp_path / "t5")
+    spec = EncoderSpec(vocab=40, d_model=8, d_kv=4, d_ff=8, layers=1, heads=2, latent_std=0.2)
+    config = pretrained(tmp_path, str(tmp_path / "t5"), spec)
+    make_encoder(config)
+    assert load_encoder(config)[0].encoder == spec
+    wrong = pretrained(tmp_path, str(tmp_path / "t5"), dataclasses.replace(spec, layers=2))
+    with pytest.raises(ElfError, match=r"layers is 1, the config's encoder\.layers is 2"):
+        make_encoder(wrong)
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ElfError, match="make the encoder first: elf-train encoder"):
+        load_encoder(small(tmp_path))
+    with pytest.raises(ElfError, match="encoder 'no/such' is no file or directory"):
+        make_encoder(pretrained(tmp_path, "no/such", ENCODER))

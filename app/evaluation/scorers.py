@@ -54,7 +54,8 @@ def tokens_of(name: str) -> Callable[[Sequence[str]], list[list[int]]]:
 
     def ids(texts: Sequence[str]) -> list[list[int]]:
         if name.startswith("lm:"):
-            return CausalLM(name.removeprefix("lm:")).ids(texts)
+            model = name.removeprefix("lm:")
+            return CausalLM(DEFAULT if model == GPT2 else model).ids(texts)
         tokenizer = tokenizer_of(name)
         return [tokenizer.encode(text) for text in texts]
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.evaluation import calibrate, results, sweep
+from app.evaluation.config import read_yaml
 from app.evaluation.figures import lines
 from app.evaluation.report import report
 from editors import calibration
@@ -187,6 +188,12 @@ def test_a_sweep_file_becomes_results_and_a_page(
     assert elf_eval(*page).exit_code == 0
     assert "](r/kept.png)" in (tmp_path / "results.md").read_text("utf-8")
     assert "no sweep 'x'" in elf_eval("sweep", tmp_path / "s.yml", "--only", "x", *more).stderr
+
+
+def test_the_sweeps_of_the_results_are_well_formed() -> None:
+    file = Path(__file__).parents[2] / "docs" / "results" / "sweeps.yml"
+    config = sweep.read_config(read_yaml(file), file.name)
+    assert {s.figure for s in config.sweeps.values()} == set(sweep.FIGURES)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +37,19 @@ def unique(parts: list[Path], directory: Path) -> Counter[str]:
     """Join the parts into one file per stem, the first row of each key; what was left out."""
     directory.mkdir(parents=True, exist_ok=True)
     left_out: Counter[str] = Counter()
-    for wanted, key in KEYS.items():
-        seen: set[str] = set()
-        with whole(directory / f"{wanted}.jsonl.gz") as out:
-            for part in parts:
-                for stem, row in part_rows(part):
-                    if stem != wanted:
-                        continue
-                    mark = " ".join(row[key].casefold().split())
-                    if mark in seen:
-                        left_out[f"{stem}: repeated"] += 1
-                        continue
-                    seen.add(mark)
-                    out.write(json.dumps(row, ensure_ascii=False) + "\n")
-    for part in parts:
-        left_out.update(next(row for stem, row in part_rows(part) if not stem))
+    seen: dict[str, set[str]] = {stem: set() for stem in KEYS}
+    with ExitStack() as stack:
+        outs = {s: stack.enter_context(whole(directory / f"{s}.jsonl.gz")) for s in KEYS}
+        for stem, row in (pair for part in parts for pair in part_rows(part)):
+            if not stem:
+                left_out.update(row)
+                continue
+            mark = " ".join(row[KEYS[stem]].casefold().split())
+            if mark in seen[stem]:
+                left_out[f"{stem}: repeated"] += 1
+                continue
+            seen[stem].add(mark)
+            outs[stem].write(json.dumps(row, ensure_ascii=False) + "\n")
     return left_out
 
 

@@ -100,8 +100,10 @@ class Database:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # A history is private: readable by its owner alone from the first byte.
             os.close(os.open(self._path, os.O_CREAT | os.O_RDONLY, 0o600))
-        options = {"timeout": self._busy_seconds} if self.sqlite else {}
-        engine = sa.create_engine(self._url, connect_args=options)
+        if self.sqlite:
+            engine = sa.create_engine(self._url, connect_args={"timeout": self._busy_seconds})
+        else:  # a server may have been started again since the last use
+            engine = sa.create_engine(self._url, pool_pre_ping=True)
         if self.sqlite:
             sa.event.listen(engine, "connect", _prepare_sqlite)
             sa.event.listen(engine, "begin", _begin_sqlite)

@@ -58,7 +58,9 @@ def frontier(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         scores = point["scores"]
         return scores[quality]["better"] * scores[quality]["value"], scores[variety]["value"]
 
-    usable = [p for p in points if all(math.isfinite(v) for v in place(p))]
+    usable = [
+        p for p in points if None not in (p["scores"][n]["value"] for n in (quality, variety))
+    ]
     kept: list[Mapping[str, Any]] = []
     # Of equal points the one with fewer steps comes first and stands for all.
     for point in sorted(usable, key=lambda p: (-place(p)[0], -place(p)[1], _steps(p))):
@@ -89,7 +91,8 @@ def slider(points: Sequence[Mapping[str, Any]]) -> tuple[list[Point], list[Point
             continue
         knobs = {k: v for k, v in point["settings"].items() if k in KNOBS}
         settings.append({"quality": position, **knobs})
-        found = {k: round(f["value"], 4) for k, f in point["scores"].items()}
+        scores = {k: f["value"] for k, f in point["scores"].items()}
+        found = {k: round(value, 4) for k, value in scores.items() if value is not None}
         measured.append({"quality": position, **found, "seconds": point["seconds"]})
     return settings, measured
 

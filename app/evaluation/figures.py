@@ -4,6 +4,7 @@ grey."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,9 @@ def _values(
     if not from_scores:
         values = [float(point["settings"][name]) for point in points]
         return values, [0.0] * len(values), [0.0] * len(values)
-    found = [point["scores"][name] for point in points]
+    nothing = dict.fromkeys(("value", "low", "high"), math.nan)
+    scores = [point["scores"][name] for point in points]
+    found = [nothing if None in score.values() else score for score in scores]
     values = [float(f["value"]) for f in found]
     low = [max(0.0, float(f["value"]) - float(f["low"])) for f in found]
     high = [max(0.0, float(f["high"]) - float(f["value"])) for f in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -9,7 +10,14 @@ from typing import Any
 from app.evaluation.rows import Texts
 from elf_engine.errors import ElfError
 from elf_engine.metrics import diversity, overlap
-from elf_engine.metrics.estimate import RESAMPLES, Measure, compare, estimate
+from elf_engine.metrics.estimate import (
+    RESAMPLES,
+    Comparison,
+    Estimate,
+    Measure,
+    compare,
+    estimate,
+)
 from elf_engine.metrics.perplexity import Scorer, perplexity
 
 WITH_REFERENCES = ("bleu", "chrf", "rouge", "length", "exact")
@@ -116,7 +124,7 @@ def score(
         "failed": texts.failed,
         "references_without_generation": texts.missing,
         "metrics": {
-            m.name: asdict(estimate(m, tools.resamples, tools.seed))
+            m.name: plain(estimate(m, tools.resamples, tools.seed))
             | {"better": m.better, "unit": m.unit}
             for m in mine
         },
@@ -124,11 +132,19 @@ def score(
     if against is not None:
         theirs = measures(against, metrics, tools)
         result["against"] = {
-            a.name: asdict(compare(a, b, tools.resamples, tools.seed))
-            | {"other": estimate(b, 1, tools.seed).value}
+            a.name: plain(compare(a, b, tools.resamples, tools.seed))
+            | {"other": plain(estimate(b, 1, tools.seed))["value"]}
             for a, b in zip(mine, theirs, strict=True)
         }
     return result
+
+
+def plain(found: Estimate | Comparison) -> dict[str, Any]:
+    """As JSON values: a number that there is none of (a perplexity of no token) is null."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(found).items()
+    }
 
 
 def only(texts: Texts, keep: Sequence[int]) -> Texts:

@@ -55,7 +55,7 @@ class Suite:
 
     def estimate(self, measure: Measure) -> dict[str, Any]:
         """A score with its interval."""
-        return asdict(estimate(measure, self.tools.resamples, self.tools.seed))
+        return scoring.plain(estimate(measure, self.tools.resamples, self.tools.seed))
 
 
 def run_suite(suite: Suite, parts: Sequence[str], command: str) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _pair_tables(suite: Suite, task: str) -> list[dict[str, Any]]:
     groups = scoring.by_group(texts["model"])
     if len(groups) > 1:
         copies = scoring.by_group(texts["copy"])
-        body = [
+        tiers: list[list[Any]] = [
             [
                 name,
                 len(group),
@@ -116,7 +116,7 @@ def _pair_tables(suite: Suite, task: str) -> list[dict[str, Any]]:
             for name, group in groups.items()
         ]
         header = ["tier", "samples", *names[:2], f"{first} of the copy"]
-        tables.append({"title": f"{title} by tier", "header": header, "rows": body})
+        tables.append({"title": f"{title} by tier", "header": header, "rows": tiers})
     return tables
 
 

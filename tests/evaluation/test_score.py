@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from app.evaluation import scoring
 from elf_engine import model_dir
 from elf_engine.metrics import perplexity
+from elf_engine.metrics.estimate import estimate
 from tests.evaluation.common import write_jsonl
 from tests.golden.archive import read_json
 
@@ -121,6 +123,15 @@ def test_two_systems_are_compared_on_the_same_ids(elf_eval: Command, tmp_path: P
     few = write_jsonl(tmp_path / "few.jsonl", rows[:3])
     refused = elf_eval(*more, "-g", best, "--against", few)
     assert "id '3' is in only one of the two" in refused.stderr
+
+
+def test_a_score_of_nothing_is_null(elf_eval: Command, corpus: Path, tmp_path: Path) -> None:
+    generated = write_jsonl(tmp_path / "g.jsonl", [{"id": 0, "generated": ""}])
+    more = ("--metrics", "distinct,repetition,self-bleu,entropy", "--json")
+    found = json.loads(elf_eval("score", "-g", generated, *more).stdout)["metrics"]
+    assert {facts["value"] for facts in found.values()} == {0}
+    empty = scoring.plain(estimate(perplexity.perplexity("ppl", [0.0], [0.0]), 10))
+    assert (empty["value"], empty["low"]) == (None, None)
 
 
 def test_groups_split_the_whole(elf_eval: Command, tmp_path: Path) -> None:

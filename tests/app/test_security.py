@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,11 @@ from app.store import Store
 from elf_engine.errors import ElfError
 from tests.app.fake import FakeWorld
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    # Gradio leaves event loops of its own unclosed when it is built.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 SECRET = "correct horse"
 
 
@@ -282,6 +287,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]
     access = server.Door(accounts=people.path).access("127.0.0.1")
     port = server.free_port("127.0.0.1", 0)
     url = server.launch(blocks, "127.0.0.1", port, block=False, access=access, service=service)
+    gc.collect()  # here, where what Gradio has left open is not held against a test
     yield url, people.path
     blocks.close(verbose=False)
     service.close()

@@ -98,7 +98,7 @@ def _declared(*extras: str) -> set[str]:
     [
         ("elf_engine", ("jax", "torch", "eval")),
         ("editors", ()),
-        ("app", ("app", "eval")),
+        ("app", ("app", "eval", "jax")),
         ("training", ("jax", "train")),
         ("benchmarks", ("jax", "torch")),
         ("tests", tuple(EXTRAS)),

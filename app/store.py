@@ -333,7 +333,7 @@ class Store:
             named: dict[str, list[str]] = {}
             for id, tag in connection.execute(marked):
                 named.setdefault(id, []).append(tag)
-        return [to_generation(row, named.get(row["id"], ())) for row in rows]
+        return [to_generation(dict(row), named.get(row["id"], ())) for row in rows]
 
     def _update(self, ids: Sequence[str], *where: Condition, **values: Any) -> int:
         """Raises ElfError when one id, of several or one, is not there."""

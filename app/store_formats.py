@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, NoReturn, TypeAlias
+from typing import IO, Any, NoReturn, TypeAlias
 
 from app.records import Generation, StoredStep
 from app.store_rows import ALPHABET, clean_tag
@@ -53,7 +53,7 @@ def write_jsonl(kept: Iterable[Kept]) -> Iterator[str]:
         yield json.dumps(line, ensure_ascii=False) + "\n"
 
 
-def read_jsonl(file: BinaryIO) -> Iterator[Kept]:
+def read_jsonl(file: IO[bytes]) -> Iterator[Kept]:
     """What `write_jsonl` wrote. Raises ElfError naming the line and what is wrong with it."""
     lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
     for number, raw in enumerate(lines, 1):

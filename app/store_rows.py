@@ -8,7 +8,7 @@ import platform
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
@@ -102,7 +102,7 @@ def to_row(g: Generation) -> dict[str, Any]:
     return {f"{k}_json" if k in _JSON else k: _dump(v) if k in _JSON else v for k, v in row.items()}
 
 
-def to_generation(row: Mapping[str, Any], tags: Sequence[str] = ()) -> Generation:
+def to_generation(row: dict[str, Any], tags: Sequence[str] = ()) -> Generation:
     """A row and its tags as a result. Raises ElfError when the request is not one of today's."""
     values = dict(row)
     for name in _JSON:

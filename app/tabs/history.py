@@ -240,15 +240,17 @@ class HistoryTab:
 
 def _filter(given: Sequence[Any]) -> Filter:
     text, editor, model, tag, since, until, starred, preferred, deleted = given
-    names = [("" if value in (None, ALL) else str(value)) for value in (editor, model, tag)]
+    editor, model, tag = ("" if name in (None, ALL) else name for name in (editor, model, tag))
     return Filter(
-        text or "",
-        *names,
-        since or "",
-        until or "",
-        bool(starred),
-        bool(preferred),
-        bool(deleted),
+        text=text or "",
+        editor=editor,
+        model=model,
+        tag=tag,
+        since=since or "",
+        until=until or "",
+        starred=bool(starred),
+        preferred=bool(preferred),
+        deleted=bool(deleted),
     )
 
 

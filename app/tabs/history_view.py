@@ -125,6 +125,6 @@ def detail(g: Generation) -> str:
 
 
 def _facts(g: Generation) -> Mapping[str, Any]:
-    made = {"editor": g.editor, "model": g.model, "model hash": g.model_hash[:12]}
+    made: dict[str, Any] = {"editor": g.editor, "model": g.model, "model hash": g.model_hash[:12]}
     made |= {"backend": g.backend, "seed": g.seed, "sample": g.sample_index}
     return made | {name: value for name, value in g.settings.items() if name != "seed"}

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from app import store as store_module
 from app import store_rows, store_schema
-from app.records import StoredStep
+from app.records import Filter, StoredStep
 from app.store import Store
 from app.store_rows import new_id
 from app.store_schema import SCHEMA
@@ -255,7 +255,7 @@ def columns(file: Path) -> dict[str, list[str]]:
     with sqlite3.connect(file) as db:
         return {
             table: [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-            for table in ("generations", "steps")
+            for table in ("generations", "steps", "tags", "presets", "search", "search_rows")
         }
 
 
@@ -272,6 +272,8 @@ def test_every_schema_since_the_first_leads_to_this_one(tmp_path: Path) -> None:
     )
     assert from_dict(SampleSpec, found.settings) == SampleSpec(steps=4, seed=7)
     assert history.steps(found.id) == [StoredStep(1, 0.5, "Once…")]
+    assert (found.owner, found.starred, found.tags, found.deleted_utc) == ("", False, (), None)
+    assert history.list(wanted=Filter(text='"” 🧝 a time"')) == [found], "old texts are found too"
     history.add(RESULT, REQUEST)
     Store(new).count()
     assert columns(old) == columns(new)
@@ -289,7 +291,8 @@ def test_the_schema_named_is_the_newest_migration(history: Store) -> None:
     history.count()
     found = columns(Path(history.where))
     assert found["generations"] == [c.name for c in store_schema.generations.columns]
-    assert found["steps"] == [c.name for c in store_schema.steps.columns]
+    for table in (store_schema.steps, store_schema.tags, store_schema.presets):
+        assert found[table.name] == [c.name for c in table.columns]
 
 
 def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ ARROWS = {
     "editors": {"editors", "elf_engine"},
     "app": {"app", "editors", "elf_engine"},
     "training": {"training", "elf_engine"},
-    "benchmarks": {"benchmarks", "elf_engine"},
+    "benchmarks": {"app", "benchmarks", "editors", "elf_engine"},
 }
 # A module of the engine may import only those of a lower rank, or of the same line.
 ENGINE_ORDER = (

@@ -1,0 +1,44 @@
+"""The interface for programs: the documented example does what the document says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.app.browser import Site
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+
+
+def test_the_documents_example(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text("utf-8"), re.S)
+    assert "http://127.0.0.1:7860" in code
+    names: dict[str, Any] = {}
+    exec(code.replace("http://127.0.0.1:7860", site.url), names)
+    found = names["candidates"]
+    assert [(c["seed"], c["sample"]) for c in found] == [("7", 0), ("7", 1)]
+    fields = {"text", "changes", "seed", "sample", "id", "model", "settings", "warnings"}
+    assert found[0].keys() == fields
+    assert all(f"`{field}`" in DOCUMENT.read_text("utf-8") for field in fields)
+    assert capsys.readouterr().out == "".join(f"{c['sample']} {c['text']}\n" for c in found)
+    kept = site.store.get(names["english"][0]["id"])
+    assert (kept.editor, kept.input) == ("translate", "Das Haus ist alt.")
+    assert site.store.get(names["filled"][0]["id"]).editor == "infill"
+
+
+def test_health_and_metrics(site: Site) -> None:
+    with httpx.Client(base_url=site.url, timeout=60) as client:
+        assert client.get("health").json() == {"status": "ok"}
+        facts = client.get("metrics").json()
+    document = DOCUMENT.read_text("utf-8")
+    assert all(f"`{name}`" in document for name in facts)
+    assert facts["memory_bytes"] > 1 << 20
+    assert facts["waiting"] == facts["running"] == 0

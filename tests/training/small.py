@@ -75,8 +75,8 @@ class FakeStepper:
 
     @staticmethod
     def _first() -> State:
-        params = {"a": jnp.zeros((32, 8)), "b": {"c": jnp.ones(5)}}
-        return State(params, params, {"m": jnp.zeros((32, 8))}, jnp.zeros((), jnp.int32))
+        params = {"a": jnp.zeros((64, 64)), "b": {"c": jnp.ones(5)}}
+        return State(params, params, {"m": jnp.zeros((64, 64))}, jnp.zeros((), jnp.int32))
 
     def start(self) -> State:
         return jax.tree.map(jnp.copy, self._first())
@@ -100,7 +100,7 @@ class FakeStepper:
 
 def _mix(state: State, ids: jax.Array) -> tuple[State, jax.Array]:
     seen = ids[:, :8].astype(jnp.float32).mean() / 8192
-    a = jnp.sin(state.params["a"] * 1.7 + seen + jnp.arange(8.0))
+    a = jnp.sin(state.params["a"] * 1.7 + seen + jnp.arange(64.0))
     params = {"a": a, "b": {"c": state.params["b"]["c"] * 0.99 + seen}}
     average = jax.tree.map(lambda x, y: 0.9 * x + 0.1 * y, state.average, params)
     return State(params, average, {"m": state.optimizer["m"] + a}, state.step + 1), 1.0 + seen

@@ -73,6 +73,8 @@ def damage(file: Path, how: str) -> None:
     file.write_bytes(bytes(raw))
 
 
+# A read that fails leaves futures of Orbax behind, which speak up when they are collected.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("how", ["cut", "flipped", "removed"])
 def test_damage_to_any_file_of_the_newest_checkpoint_never_changes_what_is_resumed(
     saved: TrainConfig, tmp_path: Path, how: str, capfd: pytest.CaptureFixture[str]
@@ -94,7 +96,7 @@ def test_damage_to_any_file_of_the_newest_checkpoint_never_changes_what_is_resum
             assert "checkpoint of step 6 is damaged" in told
             assert "going back to step 4" in told
             assert (config.directory / "checkpoints" / "damaged_6").is_dir()
-            fallen.add("/".join(name.parts[3:]))
+            fallen.add("/".join(name.parts[2:]))
         else:
             assert found == newest
             harmless.add(name.name)
@@ -108,6 +110,7 @@ def test_damage_to_any_file_of_the_newest_checkpoint_never_changes_what_is_resum
     }
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_after_falling_back_the_run_goes_on_as_if_nothing_had_been(
     saved: TrainConfig, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +125,7 @@ def test_after_falling_back_the_run_goes_on_as_if_nothing_had_been(
     assert bits(config) == bits(whole)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_without_a_whole_checkpoint_nothing_starts_from_scratch(
     saved: TrainConfig, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,6 +183,7 @@ def test_a_mark_tells_every_flipped_bit(place: int, bit: int) -> None:
     assert int(marks(a)) != int(marks(b))
 
 
+@pytest.mark.slow
 def test_twenty_kills_at_random_moments_leave_no_trace(tmp_path: Path) -> None:
     """SIGKILL during steps and during saves; the run then ends in the bits of one never stopped."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -155,7 +155,7 @@ class Broken:
         return getattr(self.inner, name)
 
     def __call__(self, state: State, batch: Any, step: int, limit: float, ok: Any) -> Any:
-        assert math.isfinite(limit) == (step > 20)
+        assert math.isfinite(limit) == (step >= 20)
         return self.inner(state, batch, step, limit / 1e9 if step >= self.at else limit, ok)
 
 

@@ -1,4 +1,4 @@
-"""Alembic environment, run by `app.store_database` on a connection that is already in a transaction.
+"""Alembic environment, run by `app.store_database` on a connection already in a transaction.
 
 To add a migration: append `versions/NNNN_what.py` with the next number as `revision` and the
 previous one as `down_revision`, and set `app.store_schema.SCHEMA` to it. Never edit an old one.

@@ -6,7 +6,6 @@ What it promises is in docs/security.md.
 
 from __future__ import annotations
 
-import functools
 import html
 import json
 import secrets
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import anyio.to_thread
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -201,8 +200,8 @@ class Guard:
             refused.headers["retry-after"] = str(int(wait) + 1)
             return refused
         self.brake.failed(*keys)
-        check = functools.partial(verify_password, password, hashes.get(name, self._nobody))
-        if not await anyio.to_thread.run_sync(check) or name not in hashes:
+        known = hashes.get(name, self._nobody)
+        if not await run_in_threadpool(verify_password, password, known) or name not in hashes:
             text = "name or password is wrong"
             return HTMLResponse(_page(text), 401) if browser else _line(text, 401)
         self.brake.passed(*keys)

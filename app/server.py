@@ -78,7 +78,7 @@ def launch(
     """Serve the page and return its address; `block` waits until it is interrupted."""
     access = access or Door().access(host)
     guard = Middleware(
-        Guard,  # type: ignore[arg-type]
+        Guard,
         access=access,
         metrics=lambda: metrics(service),
         healthy=lambda: service is None or service.alive,

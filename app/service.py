@@ -329,8 +329,9 @@ class Service:
         kept: list[str] = []
 
         def add() -> None:
-            given = {"parent_id": job.parent_id, "steps": steps, "owner": job.account}
-            kept.append(self._keeper.add(result, job.request, **given))
+            parent, owner = job.parent_id, job.account
+            id = self._keeper.add(result, job.request, parent_id=parent, steps=steps, owner=owner)
+            kept.append(id)
 
         message = attempt("keeping a result", add)
         if message is None:

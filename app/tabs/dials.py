@@ -49,15 +49,15 @@ class Dials:
     how: gr.Radio
     least: gr.Number
     most: gr.Number
-    draft: gr.Number
+    draft: gr.Textbox
     unit: gr.Radio
-    steps: gr.Number
+    steps: gr.Textbox
     sampler: gr.Dropdown
-    gamma: gr.Number
-    guidance: gr.Number
-    condition_guidance: gr.Number
+    gamma: gr.Textbox
+    guidance: gr.Textbox
+    condition_guidance: gr.Textbox
     grid: gr.Dropdown
-    resample: gr.Number
+    resample: gr.Textbox
     seed: gr.Textbox
     lock: gr.Checkbox
     first: gr.Number
@@ -84,9 +84,20 @@ def by_hand(values: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for names, read in ((_WHOLE, whole), (_REAL, number)):
         for name in names:
-            if values[name] is not None:
-                found[name] = read(name.replace("_", " "), values[name])
+            if (typed := typed_number(name.replace("_", " "), values[name])) is not None:
+                found[name] = read(name.replace("_", " "), typed)
     return found | {name: values[name] for name in _CHOSEN if values[name]}
+
+
+def typed_number(name: str, text: Any) -> float | None:
+    """The number in a text box, None when it is empty. Raises ElfError."""
+    text = str(text or "").strip()
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ElfError(f"{name} '{text[:40]}' is no number") from error
 
 
 def spec_of(values: Mapping[str, Any], about: About, editor: str) -> SampleSpec:
@@ -104,7 +115,7 @@ def wishes_of(values: Mapping[str, Any]) -> Wishes:
     """Everything else the knobs say. Raises ElfError."""
     unit = cast(Literal["tokens", "words"], values["unit"])
     least, most = _length(values)
-    draft = 0 if values["draft"] is None else whole("length", values["draft"])
+    draft = whole("length", typed_number("length", values["draft"]) or 0)
     return Wishes(
         count=whole("candidates", values["count"]),
         first=whole("first sample", values["first"]),
@@ -238,11 +249,11 @@ def _build_length() -> dict[str, Any]:
         **HIDDEN,
     )
     with gr.Row():
-        made["draft"] = gr.Number(
-            None,
+        made["draft"] = gr.Textbox(
+            "",
             label="Length of a continuation",
             placeholder="the model chooses",
-            precision=0,
+            max_lines=1,
             elem_id="write-length",
             min_width=140,
         )
@@ -253,14 +264,14 @@ def _build_length() -> dict[str, Any]:
 def _build_sampling() -> dict[str, Any]:
     made: dict[str, Any] = {}
 
-    def knob(name: str, label: str, info: str) -> gr.Number:
-        return gr.Number(
-            None,
+    def knob(name: str, label: str, info: str) -> gr.Textbox:
+        # A text box: an empty number box turns to 0.
+        return gr.Textbox(
+            "",
             label=label,
             info=info,
             placeholder=_BY_QUALITY,
-            precision=0 if name in _WHOLE else None,
-            step=1 if name in _WHOLE else 0.1,
+            max_lines=1,
             elem_id=f"write-{name}",
             min_width=140,
         )
@@ -342,12 +353,14 @@ def _wire(dials: Dials, shelf: Shelf, model: gr.Dropdown) -> None:
     except ElfError:  # a model that cannot be read says so when it is run
         pass
     emptied = [getattr(dials, name) for name in (*_WHOLE, *_REAL, *_CHOSEN)]
-    dials.reset.click(
-        lambda: [None] * len(_WHOLE + _REAL) + [""] * len(_CHOSEN), None, emptied, **HIDDEN
-    )
+    dials.reset.click(lambda: [""] * len(emptied), None, emptied, **HIDDEN)
 
 
 def shown(dials: Dials, settings: Mapping[str, Any]) -> dict[Any, Any]:
     """Updates that put stored settings (fields of SampleSpec) on the knobs; the seed apart."""
     known = {f.name for f in dataclasses.fields(SampleSpec)} - {"seed"}
-    return {getattr(dials, name): settings[name] for name in known & settings.keys()}
+    return {
+        getattr(dials, name): str(value).removesuffix(".0")
+        for name, value in settings.items()
+        if name in known
+    }

@@ -238,7 +238,7 @@ class WriteTab:
     def _lengths(self, editor: str, least: int, length: int, unit: str) -> dict[Any, Any]:
         d = self.dials
         if editor == "draft":
-            return {d.draft: length or None, d.unit: unit}
+            return {d.draft: str(length or ""), d.unit: unit}
         if editor != "infill" or not length:
             return {d.how: AUTO}
         if least in (0, length):

@@ -210,13 +210,13 @@ def run(config: TrainConfig, resume: bool = False, until: float | None = None) -
 
     Raises ElfError when a fresh run would overwrite checkpoints, none is whole, or a loss stops it.
     """
-    with peers():
-        config, encoder = load_encoder(config)
-        with Checkpoints(config.directory, config.keep) as store:
-            here = Run(config, encoder, store)
-            here.begin(resume)
-            with closing(here.watch):
-                here.train(until)
+    config, encoder = load_encoder(config)
+    # Within, so that it ends the process before the store waits for all to finish a save.
+    with peers(), Checkpoints(config.directory, config.keep) as store, peers():
+        here = Run(config, encoder, store)
+        here.begin(resume)
+        with closing(here.watch):
+            here.train(until)
     return config.directory
 
 

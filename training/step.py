@@ -110,6 +110,7 @@ class Stepper:
             self.shardings,
         )
         self._frozen = put_everywhere(self.mesh, unflatten(encoder))
+        self._true = put_everywhere(self.mesh, np.bool_(True))
         one = everywhere(self.mesh)
         self._update = jax.jit(
             partial(_update, config),
@@ -155,7 +156,7 @@ class Stepper:
     def _arguments(
         self, state: State, batch: TrainBatch, limit: float, ok: Array | None
     ) -> tuple[Any, ...]:
-        good = np.bool_(True) if ok is None else ok
+        good = self._true if ok is None else ok
         rows = put_rows(self.mesh, arrays(batch))
         return state, self._frozen, rows, np.float32(limit), good
 

@@ -11,6 +11,7 @@ import json
 import queue
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +176,12 @@ class WriteTab:
     ) -> tuple[events.Job, Task, str]:
         ask = read_ask(raw)
         check_task(self.page.service, model, TASKS[ask.act])
-        spec = with_seed(values, spec_of(values, self.shelf.about(model), ask.act))
-        task = task_of(ask, wishes_of(values), spec)
+        about = self.shelf.about(model)
+        spec = with_seed(values, spec_of(values, about, ask.act))
+        wishes = wishes_of(values)
+        if about.source(ask.act) != "measured":  # said below the slider, and not at every candidate
+            wishes = replace(wishes, quality=None)
+        task = task_of(ask, wishes, spec)
         job = self.page.service.submit(
             task.request,
             model,

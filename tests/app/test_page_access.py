@@ -14,6 +14,11 @@ pytestmark = MARKS
 TABS = ("Write", "Translate", "Summarise", "Modernise", "Compare", "Models", "History")
 
 
+def test_a_finding_would_be_found(visit: Visit) -> None:
+    visit.page.evaluate("() => document.body.insertAdjacentHTML('beforeend', '<button></button>')")
+    assert any(line.startswith("button-name:") for line in findings(visit.page))
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_no_serious_finding(visit: Visit, theme: str) -> None:
     page = visit.page

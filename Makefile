@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup app check test golden bench train-tiny browser
+.PHONY: help setup app check test golden bench screenshots train-tiny browser
 
 PYTHON ?= python3
 VENV := .venv
@@ -53,3 +53,6 @@ bench: setup ## ratios of our step times to bare matrix products
 train-tiny: setup ## train a toy model for a few steps, to see that training runs
 	rm -rf runs/tiny
 	$(BIN)/elf-train --config tiny
+
+screenshots: setup browser ## pictures of every tab, light, dark and on a phone, into docs/
+	$(BIN)/python -m tests.app.screenshots

@@ -38,7 +38,8 @@ _MEANINGS = (
 
 @dataclass(frozen=True)
 class Dials:
-    """Widgets. `meaning` and `told` say what quality and strength amount to."""
+    """Widgets. `meaning` and `told` say what quality and strength amount to; `drawn` is the seed
+    that the last run put into the box, so that one typed there can be told from it."""
 
     quality: gr.Slider
     meaning: gr.HTML
@@ -60,6 +61,7 @@ class Dials:
     resample: gr.Textbox
     seed: gr.Textbox
     lock: gr.Checkbox
+    drawn: gr.State
     first: gr.Number
     live: gr.Checkbox
     keep_steps: gr.Checkbox
@@ -72,7 +74,7 @@ class Dials:
 
     def kept(self) -> dict[str, Any]:
         """The ones a preset holds: all but the seed."""
-        apart = ("seed", "lock", "first")
+        apart = ("seed", "lock", "drawn", "first")
         return {name: w for name, w in self.widgets().items() if name not in apart}
 
 
@@ -107,8 +109,9 @@ def spec_of(values: Mapping[str, Any], about: About, editor: str) -> SampleSpec:
 
 
 def with_seed(values: Mapping[str, Any], spec: SampleSpec) -> SampleSpec:
-    """The seed in the box when it is locked, a new one otherwise."""
-    return replace(spec, seed=seed_of(values["seed"]) if values["lock"] else random_seed())
+    """The seed in the box when it is locked or was typed there, a new one otherwise."""
+    wanted = values["lock"] or values["seed"] != values["drawn"]
+    return replace(spec, seed=seed_of(values["seed"]) if wanted else random_seed())
 
 
 def wishes_of(values: Mapping[str, Any]) -> Wishes:
@@ -320,7 +323,13 @@ def _build_seed() -> dict[str, Any]:
     )
     both = [made["seed"], made["lock"]]
     dice.click(lambda: (str(random_seed()), True), None, both, **HIDDEN)
-    made["seed"].input(lambda text: bool(text.strip()), made["seed"], made["lock"], **HIDDEN)
+    made["drawn"] = gr.State("")
+    made["seed"].change(
+        lambda text, drawn, lock: lock or (bool(text.strip()) and text != drawn),
+        [made["seed"], made["drawn"], made["lock"]],
+        made["lock"],
+        **HIDDEN,
+    )
     return made
 
 

@@ -115,7 +115,8 @@ class WriteTab:
     def _wire(self) -> None:
         held = self.dials.widgets()
         inputs = [self.ask, self.page.model, self.page.backend, *held.values()]
-        self.panel = WritePanel(self.acts, self.stop, self.status, self.cards, self.dials.seed)
+        d = self.dials
+        self.panel = WritePanel(self.acts, self.stop, self.status, self.cards, d.seed, d.drawn)
         for act, button in self.acts.items():
             button.click(
                 self._answer,

@@ -25,9 +25,10 @@ class WritePanel:
     status: gr.HTML
     cards: gr.HTML
     seed: gr.Textbox
+    drawn: gr.State
 
     def outputs(self) -> list[Any]:
-        return [*self.acts.values(), self.stop, self.status, self.cards, self.seed]
+        return [*self.acts.values(), self.stop, self.status, self.cards, self.seed, self.drawn]
 
 
 class WriteView:
@@ -53,12 +54,14 @@ class WriteView:
         for note in self.task.notes:
             warn(note)
         assert self.task.request.settings is not None
+        seed = str(self.task.request.settings.seed)
         return {
             **{button: gr.update(interactive=False) for button in panel.acts.values()},
             panel.stop: gr.update(value="Stop", interactive=True),
             panel.status: status_html("Starting…", kind="busy"),
             panel.cards: "",
-            panel.seed: str(self.task.request.settings.seed),
+            panel.seed: seed,
+            panel.drawn: seed,
         }
 
     def show(self, batch: list[events.Event]) -> dict[Any, Any]:

@@ -40,6 +40,10 @@ class Processes:
 def connect(processes: Processes) -> None:
     """Join the run's processes; call before any other use of JAX. Raises ElfError when they cannot
     be found."""
+    import absl.logging
+
+    # Orbax would tell of a lost process by tracebacks, each thread its own; `peers` tells once.
+    absl.logging.set_verbosity("fatal")
     try:
         jax.distributed.initialize(
             coordinator_address=processes.coordinator,

@@ -22,7 +22,7 @@ from elf_engine.flow import interpolate
 from elf_engine.types import Array, FloatArray, IntArray, Weights
 from elf_engine.weights import unflatten
 from training.checkpoint import Checkpoints
-from training.config import TrainConfig
+from training.config import TrainConfig, open_tokenizer
 from training.loop import load_encoder, open_source, saved_config
 from training.objective import logit_normal
 from training.sources import Source
@@ -59,7 +59,7 @@ def activations(
         y = np.asarray(hidden(jax.random.key(step), b.ids, b.known, b.valid))
         # Fill is most of a batch; one in eight keeps it from ruling the fit.
         rare = np.random.default_rng(step).random(b.ids.shape) < 0.125
-        free = b.valid & ~b.known & ((b.ids != source.tokenizer.eos_id) | rare)
+        free = b.valid & ~b.known & ((b.ids != open_tokenizer(config).eos_id) | rare)
         found.append(y[free])
         tokens.append(b.ids[free])
     return np.concatenate(found), np.concatenate(tokens)

@@ -83,13 +83,12 @@ processes = _options(
 @CONFIG
 @SET
 @processes
-@click.pass_context
-def cli(ctx: click.Context, name: str | None, changes: tuple[str, ...], **hosts: Any) -> None:
+def cli(name: str | None, changes: tuple[str, ...], **hosts: Any) -> None:
     """Train an Embedded Language Flow model: elf-train --config NAME, from the encoder on.
 
     --set replaces any setting: --set optimizer.learning_rate=0.004 --set steps=500.
     """
-    if ctx.invoked_subcommand is not None:
+    if click.get_current_context().invoked_subcommand is not None:
         if name or changes:
             raise ElfError("--config and --set go behind the command's name")
         return

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from elf_engine import model_dir
 from elf_engine.errors import ElfError
-from tests.training.small import QUICK, ready
+from tests.training.small import QUICK, FakeStepper, ready
 from training import accelerator, loop, parts, step
 from training.config import WatchConfig
 
@@ -50,18 +50,20 @@ def test_a_pilot_that_is_not_sane_stops_before_the_minutes_are_spent(
 ) -> None:
     config = ready(tmp_path)
 
-    class Stepper(step.Stepper):
-        def __call__(self, *arguments: object, **named: object) -> object:  # type: ignore[override]
-            state, metrics = super().__call__(*arguments, **named)  # type: ignore[arg-type]
-            return state, {**metrics, "decode": np.float32(90.0)}
+    for change, message in (
+        ({"decode": np.float32(90.0)}, r"first decode loss is 90, guessing gives 9\.01"),
+        ({"decode": np.float32(9.0), "ok": False}, "step 0 is not finite; not trained"),
+    ):
 
-    monkeypatch.setattr(accelerator, "Stepper", Stepper)
-    with pytest.raises(ElfError, match=r"first decode loss is 90, guessing gives 9\.01"):
-        accelerator.train_for(config, 1.0, tmp_path / "out")
-    monkeypatch.setattr(accelerator, "Stepper", step.Stepper)
-    loose = dataclasses.replace(config.flow, noise_scale=1e30)
-    with pytest.raises(ElfError, match="is not finite; not trained"):
-        accelerator.pilot_check(dataclasses.replace(config, flow=loose))
+        class Stepper(FakeStepper):
+            def __call__(self, *arguments: Any, change: Any = change, **named: Any) -> Any:
+                state, metrics = super().__call__(*arguments, **named)
+                return state, metrics | change
+
+        monkeypatch.setattr(accelerator, "Stepper", Stepper)
+        with pytest.raises(ElfError, match=message):
+            accelerator.train_for(config, 1.0, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
 
 
 def test_parts_come_together_again_or_say_what_is_wrong(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -30,7 +31,7 @@ def test_a_table_gives_each_token_one_unit_vector_wherever_it_stands() -> None:
     weights = table_weights(spec, seed=3)
     assert {k: w.shape for k, w in weights.items()} == model_dir.expected_shapes(spec)
     ids = np.array([[1, 5, 5, 7], [7, 1, 0, 5]], np.int32)
-    h = np.asarray(T5Encoder(spec).apply({"params": unflatten(weights)}, ids))
+    h = np.asarray(jax.jit(T5Encoder(spec).apply)({"params": unflatten(weights)}, ids))
     table = weights["shared/embedding"]
     unit = table / np.sqrt((table**2).mean(axis=1, keepdims=True))
     np.testing.assert_allclose(h, unit[ids], rtol=1e-5)

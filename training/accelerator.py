@@ -26,6 +26,7 @@ from training.watch import LOG, duration
 
 PILOT_STEPS = 8
 ENCODER_SHARE = 0.25  # of the minutes, where the encoder is trained first
+TRAIN_SHARE = 0.85  # of the time left, in steps; validation and saving take the rest
 FINAL_SHARE = 0.3  # of the steps, with a falling rate
 RESERVE_SHARE, RESERVE_S = 0.1, 20.0  # for losses, samples and packing
 REPORT, SAMPLES = "report.json", "samples.md"
@@ -45,8 +46,8 @@ def train_for(config: TrainConfig, minutes: float, out: Path) -> str:
     if not (config.directory / ENCODER).exists():
         print(make_encoder(_planned_encoder(config, ENCODER_SHARE * whole)), flush=True)
     pilot = pilot_check(config)
-    left = end - time.monotonic()
-    steps = max(int(left / pilot["seconds_per_step"]), PILOT_STEPS)
+    left = end - time.monotonic() - pilot["compile_seconds"]
+    steps = max(int(TRAIN_SHARE * left / pilot["seconds_per_step"]), PILOT_STEPS)
     fall = dataclasses.replace(
         config.optimizer, decay_from=int(steps * (1 - FINAL_SHARE)), decay="linear"
     )
@@ -90,9 +91,11 @@ def pilot_check(config: TrainConfig) -> dict[str, float]:
             "check data, tokenizer and latents; not trained"
         )
     stats: dict[str, Any] = jax.local_devices()[0].memory_stats() or {}
+    each = sorted(seconds)[PILOT_STEPS // 2]
     return {
-        # The quickest quarter: steps that compiled are no measure.
-        "seconds_per_step": sorted(seconds)[PILOT_STEPS // 4],
+        "compile_seconds": sum(seconds) - PILOT_STEPS * each,
+        # The middle one: steps that compiled are no measure.
+        "seconds_per_step": each,
         "first_loss": losses[0],
         "last_loss": losses[-1],
         "first_decode_loss": first_decode,

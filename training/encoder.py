@@ -91,7 +91,7 @@ def make_update(config: TrainConfig, start: FloatArray | None = None) -> tuple[A
         average = average_step(plan.optimizer, average, params, step)
         return params, average, state, loss, hard
 
-    return update, (params, jax.tree.map(jnp.copy, params), optimizer.init(params))
+    return update, (params, jax.tree.map(jnp.copy, params), jax.jit(optimizer.init)(params))
 
 
 def draw(config: TrainConfig, source: BatchSource, step: int) -> tuple[Any, ...]:

@@ -21,53 +21,54 @@ from training.sources import Source, open_source
 from training.step import COMPILER, TABLE, arrays, network, prepare
 
 
-def evaluate(
-    config: TrainConfig,
-    params: Any,
-    encoder: Weights,
-    source: Source,
-    batches: int,
-    mesh: Mesh | None = None,
-) -> dict[str, float]:
-    """Mean losses over the first `batches` batches of `source`, with fixed noise: "denoise" and
-    "decode", and each per task. The denoise loss is against the data's velocity, unguided.
+class Validator:
+    """Validation losses of one run, compiled once. The denoise loss is against the data's velocity,
+    unguided."""
 
-    `source` gives whole batches, on every process.
-    """
-    mesh = mesh or make_mesh(config.mesh)
-    net, frozen = network(config), put_everywhere(mesh, unflatten(encoder))
-    # Both branches of every batch, also where training takes one at a time.
-    config = replace(config, objective=replace(config.objective, branch="example"))
+    def __init__(self, config: TrainConfig, encoder: Weights, mesh: Mesh | None = None) -> None:
+        self.mesh = mesh or make_mesh(config.mesh)
+        # Both branches of every batch, also where training takes one at a time.
+        objective = replace(config.objective, branch="example")
+        self.config = replace(config, objective=objective)
+        self._frozen = put_everywhere(self.mesh, unflatten(encoder))
+        self._measure = jax.jit(
+            self._losses, out_shardings=everywhere(self.mesh), compiler_options=COMPILER or None
+        )
 
-    def run(params: Any, frozen: Any, key: Any, batch: Any) -> Any:
+    def _losses(self, params: Any, frozen: Any, key: Any, batch: Any) -> Any:
+        config = self.config
         split = split_rows(batch[0].shape[0], config.objective)
         own = {name: value for name, value in params.items() if name != TABLE}
         frozen = {**frozen, TABLE: params[TABLE]} if TABLE in params else frozen
         inputs, draws = prepare(config, frozen, key, batch, split)
+        net = network(config)
         return losses(own, net, inputs, draws, split, config.flow, config.objective)[1]
 
-    measure = jax.jit(run, out_shardings=everywhere(mesh), compiler_options=COMPILER or None)
-    sums: dict[str, Any] = defaultdict(lambda: np.zeros(2))
-    for step in range(batches):
-        batch = source.draw(step)
-        key = jax.random.fold_in(jax.random.key(0), step)
-        found = measure(params, frozen, key, put_everywhere(mesh, arrays(batch)))
-        rows, targets = np.asarray(found["per_row"]), np.asarray(found["targets"])
-        decode_rows = split_rows(len(rows), config.objective).decode
-        for i, task in enumerate(batch.tasks):
-            branch = "decode" if i < decode_rows else "denoise"
-            for name in (branch, f"{branch}/{task}"):
-                sums[name] += (rows[i], targets[i])
-    return {name: round(float(a / max(b, 1.0)), 4) for name, (a, b) in sorted(sums.items())}
+    def __call__(self, params: Any, source: Source, batches: int) -> dict[str, float]:
+        """Mean losses over the first `batches` batches of `source`, with fixed noise: "denoise" and
+        "decode", and each per task. `source` gives whole batches, on every process."""
+        sums: dict[str, Any] = defaultdict(lambda: np.zeros(2))
+        for step in range(batches):
+            batch = source.draw(step)
+            key = jax.random.fold_in(jax.random.key(0), step)
+            rows = put_everywhere(self.mesh, arrays(batch))
+            found = self._measure(params, self._frozen, key, rows)
+            errors, targets = np.asarray(found["per_row"]), np.asarray(found["targets"])
+            decode_rows = split_rows(len(errors), self.config.objective).decode
+            for i, task in enumerate(batch.tasks):
+                branch = "decode" if i < decode_rows else "denoise"
+                for name in (branch, f"{branch}/{task}"):
+                    sums[name] += (errors[i], targets[i])
+        return {name: round(float(a / max(b, 1.0)), 4) for name, (a, b) in sorted(sums.items())}
 
 
 def validate(
     config: TrainConfig, params: Any, encoder: Weights, mesh: Mesh | None = None, batches: int = 0
 ) -> dict[str, float]:
-    """`evaluate` on the validation split, by default on as many batches as the config says."""
+    """`Validator` on the validation split, by default on as many batches as the config says."""
     source = open_source(config, "validation")
     count = batches or config.watch.validate_batches
-    return evaluate(config, params, encoder, source, count, mesh)
+    return Validator(config, encoder, mesh)(params, source, count)
 
 
 def evaluate_run(directory: Path, batches: int = 40) -> dict[str, float]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -180,15 +181,22 @@ class Run:
                 events |= {"log", "save", "stop"}
         return events
 
+    @cached_property
+    def _validation(self) -> tuple[Any, Source]:
+        """What measures validation losses, and on what."""
+        from training.evaluate import Validator
+
+        validator = Validator(self.config, self.encoder, self.stepper.mesh)
+        return validator, open_source(self.config, "validation")
+
     def _act(self, done: int, events: set[str]) -> None:
         if "log" in events:
             self.watch.write(done)
         if "save" in events:
             self.save()
         if "validate" in events:
-            from training.evaluate import validate
-
-            losses = validate(self.config, self.state.average, self.encoder, self.stepper.mesh)
+            validate, source = self._validation
+            losses = validate(self.state.average, source, self.config.watch.validate_batches)
             named = {f"validation/{name}": value for name, value in losses.items()}
             self.watch.note({"step": done, **named}, "validation")
             self.watch.say("validation  " + "  ".join(f"{k} {v:.4g}" for k, v in losses.items()))

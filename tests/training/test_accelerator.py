@@ -11,16 +11,11 @@ import pytest
 
 from elf_engine import model_dir
 from elf_engine.errors import ElfError
-from tests.training.small import QUICK, FakeStepper, ready
-from training import accelerator, loop, parts, step
+from tests.training.small import FakeStepper, ready
+from training import accelerator, parts
 from training.config import WatchConfig
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in QUICK:
-        monkeypatch.setitem(step.COMPILER, name, value)
-    monkeypatch.setattr(loop, "peak_flops", lambda dtype: 0.0)
+pytestmark = pytest.mark.usefixtures("quick_steps")
 
 
 def test_a_few_seconds_of_training_give_report_samples_and_model(

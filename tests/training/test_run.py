@@ -15,8 +15,8 @@ import pytest
 from elf_engine import model_dir
 from elf_engine.errors import ElfError
 from elf_engine.weights import flatten
-from tests.training.small import QUICK, ready
-from training import loop, step
+from tests.training.small import ready
+from training import loop
 from training.checkpoint import Checkpoints
 from training.config import TrainConfig
 from training.embeddings import load_encoder
@@ -29,20 +29,7 @@ STEPS = 40
 TIMING = ("tokens_per_s", "ms_per_step", "tflop_per_s", "utilisation")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Compiled steps are shared by the module's runs; the machine's peak is not measured anew."""
-    before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
-    limit = jax.config.jax_persistent_cache_min_compile_time_secs
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(step.COMPILER, *QUICK[0])
-        patch.setitem(step.COMPILER, *QUICK[1])
-        patch.setattr(loop, "peak_flops", lambda dtype: 1e11)
-        yield
-    jax.config.update("jax_compilation_cache_dir", before)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", limit)
+pytestmark = pytest.mark.usefixtures("quick_steps")
 
 
 def copy_encoder(source: TrainConfig, target: TrainConfig) -> None:
@@ -65,7 +52,9 @@ def log_lines(config: TrainConfig) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainConfig, TrainConfig]:
+def runs(
+    tmp_path_factory: pytest.TempPathFactory, quick_steps: None
+) -> tuple[TrainConfig, TrainConfig]:
     """The same 40 steps of Muon in one go, and stopped half-way and resumed."""
     directory = tmp_path_factory.mktemp("runs")
     whole = ready(directory, "whole", steps=STEPS)
@@ -188,9 +177,8 @@ def test_a_nan_changes_nothing_and_stops(tmp_path: Path) -> None:
     state, metrics = stepper(state, source.draw(1), 1)
     assert not bool(metrics["ok"])
     jax.tree.map(np.testing.assert_array_equal, jax.tree.map(np.array, state), bad)
-    state, metrics = stepper(
-        jax.tree.map(jax.numpy.array, good), source.draw(1), 1, ok=metrics["ok"]
-    )
+    start = jax.device_put(good, stepper.shardings)
+    state, metrics = stepper(start, source.draw(1), 1, ok=metrics["ok"])
     assert not bool(metrics["ok"]), "nothing moves after a stop"
     jax.tree.map(np.testing.assert_array_equal, jax.tree.map(np.array, state), good)
 

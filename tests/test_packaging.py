@@ -22,6 +22,7 @@ EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 CODE = ("elf_engine", "editors", "app", "training")
 # Import name -> distribution, where they differ.
 DISTRIBUTION = {
+    "PIL": "pillow",
     "absl": "absl-py",
     "markdown_it": "markdown-it-py",
     "yaml": "pyyaml",

@@ -74,3 +74,15 @@ def visit(context: BrowserContext, site: Site) -> Iterator[Visit]:
     made.page.close()
     assert made.outside == [], "the page asks nobody but this machine"
     assert made.errors == []
+
+
+@pytest.fixture
+def fresh(visit: Visit, site: Site) -> Iterator[None]:
+    """No draft of an earlier test, and nothing that lets a gate pass."""
+    while site.world.gate.acquire(blocking=False):
+        pass
+    empty = "() => { sessionStorage.clear(); localStorage.clear(); }"
+    visit.page.evaluate(empty)
+    visit.page.locator("#write-text textarea").fill("")
+    yield
+    visit.page.evaluate(empty)

@@ -25,6 +25,14 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ElfError(f"{name} '{value}' is unknown; choose one of {', '.join(allowed)}")
 
 
+def _check_heads(hidden: int, heads: int) -> None:
+    if hidden % heads or (hidden // heads) % 2:
+        raise ElfError(
+            f"network: hidden {hidden} over {heads} heads gives no even head width; "
+            "choose hidden as an even multiple of heads"
+        )
+
+
 @dataclass(frozen=True)
 class NetworkSpec:
     """Sizes of the denoising network (ELF.md, "Network"). Defaults are the published size B."""
@@ -47,11 +55,7 @@ class NetworkSpec:
         for name in (*sizes, "time_tokens", "mode_tokens"):
             _in_range(f"network.{name}", getattr(self, name), 1, 2**31 - 1)
         _in_range("network.guidance_tokens", self.guidance_tokens, 0, 2**31 - 1)
-        if self.hidden % self.heads or (self.hidden // self.heads) % 2:
-            raise ElfError(
-                f"network: hidden {self.hidden} over {self.heads} heads gives no even head width; "
-                "choose hidden as an even multiple of heads"
-            )
+        _check_heads(self.hidden, self.heads)
 
     @property
     def prefix(self) -> int:
@@ -61,6 +65,29 @@ class NetworkSpec:
     @property
     def mlp_hidden(self) -> int:
         """SwiGLU hidden width, `int(int(4 H) * 2 / 3)`."""
+        return int(int(4 * self.hidden) * 2 / 3)
+
+
+@dataclass(frozen=True)
+class DecoderSpec:
+    """Sizes of the autoregressive baseline: blocks of the ELF network with causal attention between
+    one token table used twice. `max_length` counts all tokens of a row.
+    """
+
+    vocab: int = 8192
+    hidden: int = 256
+    depth: int = 5
+    heads: int = 4
+    max_length: int = 128
+
+    def __post_init__(self) -> None:
+        for name in ("vocab", "hidden", "depth", "heads", "max_length"):
+            _in_range(f"network.{name}", getattr(self, name), 1, 2**31 - 1)
+        _check_heads(self.hidden, self.heads)
+
+    @property
+    def mlp_hidden(self) -> int:
+        """SwiGLU hidden width, as in `NetworkSpec`."""
         return int(int(4 * self.hidden) * 2 / 3)
 
 
@@ -196,6 +223,21 @@ class ModelConfig:
     tokenizer: TokenizerSpec = TokenizerSpec()
     layout: LayoutSpec = LayoutSpec()
     defaults: dict[str, SampleSpec] = field(default_factory=dict)
+    format: int = 1
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """`config.json` of an autoregressive baseline's directory, told apart by `kind`.
+
+    layout   as of an ELF model; no tasks means text alone, each begun and ended by EOS
+    """
+
+    name: str
+    kind: Literal["ar"] = "ar"
+    network: DecoderSpec = DecoderSpec()
+    tokenizer: TokenizerSpec = TokenizerSpec()
+    layout: LayoutSpec = LayoutSpec()
     format: int = 1
 
 

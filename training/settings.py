@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from elf_engine.config import from_dict, to_dict
 from elf_engine.errors import ElfError
@@ -22,14 +22,15 @@ from training.config import TrainConfig
 CONFIGS = Path(__file__).parent / "configs"
 EXTENDS = "extends"
 MAX_DEPTH = 5
+C = TypeVar("C")
 REPLACED = ("tasks", "defaults", "mix")  # mappings that are taken whole
 # YAML 1.1 reads 1e-3 as a text, for want of a dot.
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 
 
-def presets() -> list[str]:
+def presets(folder: Path = CONFIGS) -> list[str]:
     """Names of the configurations that come with the project."""
-    return sorted(path.stem for path in CONFIGS.glob("*.yml"))
+    return sorted(path.stem for path in folder.glob("*.yml"))
 
 
 def load(name: str, settings: Sequence[str] = ()) -> TrainConfig:
@@ -37,16 +38,21 @@ def load(name: str, settings: Sequence[str] = ()) -> TrainConfig:
 
     Raises ElfError for an unknown key, naming the nearest, a wrong type or a missing file.
     """
-    return _build(_read(name), settings, Path(name).name)
+    return load_as(TrainConfig, CONFIGS, name, settings)
+
+
+def load_as(cls: type[C], folder: Path, name: str, settings: Sequence[str] = ()) -> C:
+    """As `load`, a config of another class, with presets in `folder`."""
+    return _build(cls, _read(name, folder), settings, Path(name).name)
 
 
 def change(config: TrainConfig, settings: Sequence[str]) -> TrainConfig:
     """`config` with "dotted.key=value" settings on top."""
-    return _build(to_dict(config), settings, "config") if settings else config
+    return _build(TrainConfig, to_dict(config), settings, "config") if settings else config
 
 
-def _build(data: dict[str, Any], settings: Sequence[str], where: str) -> TrainConfig:
-    keys = set(known_keys(TrainConfig))
+def _build(cls: type[C], data: dict[str, Any], settings: Sequence[str], where: str) -> C:
+    keys = set(known_keys(cls))
     for setting in settings:
         key, value = _parse(setting, keys)
         *path, last = key.split(".")
@@ -56,7 +62,7 @@ def _build(data: dict[str, Any], settings: Sequence[str], where: str) -> TrainCo
             node[part] = dict(inner) if isinstance(inner, dict) else {}
             node = node[part]
         node[last] = value
-    return from_dict(TrainConfig, data, where)
+    return from_dict(cls, data, where)
 
 
 def _parse(setting: str, keys: set[str]) -> tuple[str, Any]:
@@ -116,14 +122,14 @@ def _keys_of(hint: Any, name: str) -> Iterator[str]:
         yield from _keys_of(args[1], f"{name}.*")
 
 
-def _read(name: str, depth: int = 0) -> dict[str, Any]:
+def _read(name: str, folder: Path, depth: int = 0) -> dict[str, Any]:
     import yaml
 
-    file = Path(name) if name.endswith((".yml", ".yaml", ".json")) else CONFIGS / f"{name}.yml"
+    file = Path(name) if name.endswith((".yml", ".yaml", ".json")) else folder / f"{name}.yml"
     if not file.is_file():
-        near = difflib.get_close_matches(name, presets(), n=1)
+        near = difflib.get_close_matches(name, presets(folder), n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
-        have = ", ".join(presets())
+        have = ", ".join(presets(folder))
         raise ElfError(f"no training config '{name}'; {hint}There is {have}, or give a .yml file")
     try:
         data: Any = yaml.safe_load(file.read_text("utf-8"))
@@ -137,7 +143,7 @@ def _read(name: str, depth: int = 0) -> dict[str, Any]:
         return data
     if depth == MAX_DEPTH:
         raise ElfError(f"{file}: extends '{base}', which is too deep; is it a circle?")
-    return _merge(_read(str(base), depth + 1), data)
+    return _merge(_read(str(base), folder, depth + 1), data)
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

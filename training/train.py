@@ -180,6 +180,20 @@ def accelerator(name: str | None, changes: tuple[str, ...], minutes: float, out:
 
 
 @cli.command()
+@CONFIG
+@SET
+def baseline(name: str | None, changes: tuple[str, ...]) -> None:
+    """Train an autoregressive baseline on the CPU; started again, it goes on where it was."""
+    from training.baselines import config as baselines
+    from training.baselines.run import run
+
+    if not name:
+        have = ", ".join(baselines.presets())
+        raise ElfError(f"say which: elf-train baseline --config NAME; there is {have}")
+    click.echo(f"trained {run(baselines.load(name, changes))}")
+
+
+@cli.command()
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path))
 def join(source: Path, out: Path) -> None:

@@ -86,6 +86,20 @@ def rotate(
     return torch.view_as_real(pairs * table).flatten(-2)
 
 
+class Cache:
+    """Keys and values of the tokens that one attention layer has seen, (B, heads, N, head_dim)."""
+
+    def __init__(self) -> None:
+        self.seen: tuple[Tensor, Tensor] | None = None
+
+    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys and values, these last."""
+        if self.seen is not None:
+            k, v = torch.cat([self.seen[0], k], dim=2), torch.cat([self.seen[1], v], dim=2)
+        self.seen = k, v
+        return k, v
+
+
 class Attention(nn.Module):
     """Multi-head self-attention with RMSNorm on every head's q and k, and RoPE."""
 
@@ -101,13 +115,17 @@ class Attention(nn.Module):
         self,
         x: Float[Tensor, "B N H"],
         rope: Complex[Tensor, "N 1 1 pairs"],
-        mask: Float[Tensor, "B 1 1 N"] | None,
+        mask: Float[Tensor, "B 1 #N K"] | None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B N H"]:
         qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1))
         weight = torch.stack([self.q_norm.weight, self.k_norm.weight])[:, None]
         # q and k together: (B, N, 2, heads, head_dim) halves the number of small kernels.
         q, k = rotate(rms_norm(qkv[:, :, :2], weight), rope).to(x.dtype).transpose(1, 3).unbind(2)
-        mixed = F.scaled_dot_product_attention(q, k, qkv[:, :, 2].transpose(1, 2), attn_mask=mask)
+        v = qkv[:, :, 2].transpose(1, 2)
+        if cache is not None:
+            k, v = cache.extend(k, v)
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         projected: Tensor = self.proj(mixed.transpose(1, 2).flatten(-2))
         return projected
 
@@ -140,8 +158,9 @@ class Block(nn.Module):
         self,
         x: Float[Tensor, "B N H"],
         rope: Complex[Tensor, "N 1 1 pairs"],
-        mask: Float[Tensor, "B 1 1 N"] | None,
+        mask: Float[Tensor, "B 1 #N K"] | None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B N H"]:
-        x = x + self.attn(self.norm1(x), rope, mask)
+        x = x + self.attn(self.norm1(x), rope, mask, cache)
         out: Tensor = x + self.mlp(self.norm2(x))
         return out

@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
     del changes
     rows_of["Muon update"] = seconds(pair, options.repeats)
     both = np.sum(list(rows_of.values()), axis=0)
-    rows_of["whole step"] = (float(both[0]), float(both[1]))
+    rows_of["whole step"] = [float(x) for x in both]
     print(f"{os.cpu_count()} cores; jax {jax.__version__}; float32; {rows} x {length}; medians\n")
     print("| part | transcription s | ours s | ratio |\n| --- | --- | --- | --- |")
     for name, (theirs, ours) in rows_of.items():

@@ -100,8 +100,8 @@ def _declared(*extras: str) -> set[str]:
         ("elf_engine", ("jax", "torch", "eval")),
         ("editors", ()),
         ("app", ("app", "eval", "jax")),
-        ("training", ("jax", "train")),
-        ("benchmarks", ("jax", "torch")),
+        ("training", ("jax", "torch", "train")),
+        ("benchmarks", ("jax", "torch", "train")),
         ("tests", tuple(EXTRAS)),
     ],
 )

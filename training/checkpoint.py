@@ -118,7 +118,7 @@ class Checkpoints:
             self._manager.delete(step)
         if jax.default_backend() == "cpu":
             # A CPU's arrays are handed over without a copy, and the next step reuses their memory.
-            state = jax.tree.map(jnp.copy, state)
+            state = jax.block_until_ready(jax.tree.map(jnp.copy, state))
         files = tokenizer_files(tokenizer_path(config))
         record = {
             **progress,

@@ -162,6 +162,9 @@ class TrainConfig:
                       pre-trained by us first; "pretrained", the encoder at `encoder_from`;
                       "learned", a token table trained with the network; "random", a fixed table
     encoder_from      a T5 encoder: directory, file or Hugging Face name, or a model directory
+    unembedding       how the decode head's matrix starts: at "random", or as the "encoder"'s token
+                      table, which then needs network.bottleneck = encoder.d_model
+    backend           what computes a step: "jax", or "torch", for one CPU; checkpoints serve both
     runs              where the run directory `runs/name` goes
     steps             optimizer steps in all
     compute           type of the matrix products; weights, sums and losses stay float32
@@ -178,6 +181,8 @@ class TrainConfig:
     tokenizer_spec: TokenizerSpec = field(default_factory=TokenizerSpec)
     embeddings: Literal["scratch", "pretrained", "learned", "random"] = "scratch"
     encoder_from: str = ""
+    unembedding: Literal["random", "encoder"] = "random"
+    backend: Literal["jax", "torch"] = "jax"
     runs: str = "runs"
     seed: int = 0
     steps: int = 1000
@@ -220,10 +225,24 @@ class TrainConfig:
                 f"embeddings '{self.embeddings}' with encoder_from '{self.encoder_from}'; "
                 "pretrained needs an encoder, the other kinds take none"
             )
+        if self.unembedding == "encoder" and self.network.bottleneck != self.encoder.d_model:
+            raise ElfError(
+                f"unembedding 'encoder': network.bottleneck {self.network.bottleneck} must equal "
+                f"encoder.d_model {self.encoder.d_model}"
+            )
         if self.keep < 1 or self.log_every < 1 or self.steps < 1:
             raise ElfError("steps, keep and log_every must be at least 1")
-        if len(self.batches.length_weights) != len(self.layout.lengths):
-            raise ElfError("batches.length_weights needs one number per layout.lengths")
+        lengths = self.batches.lengths or self.layout.lengths
+        if len(self.batches.length_weights) != len(lengths):
+            raise ElfError(
+                f"batches.length_weights has {len(self.batches.length_weights)} numbers for "
+                f"{len(lengths)} lengths; give one for each"
+            )
+        if list(lengths) != sorted(set(lengths)) or lengths[-1] > self.network.max_length:
+            raise ElfError(
+                f"batches.lengths {list(lengths)} must ascend to at most network.max_length "
+                f"{self.network.max_length}"
+            )
 
     @property
     def directory(self) -> Path:

@@ -76,16 +76,18 @@ class StreamSpec:
 @dataclass(frozen=True)
 class DataConfig:
     """batch_tokens  padded tokens of a batch, the same for every length
-    length_weights   how much rows of each bucket (LayoutSpec.lengths) are wanted, relative to
-                     how many there are
+    length_weights   how much rows of each length are wanted, relative to how many there are
     mix              task -> its share and groups
     stream           data of one's own instead
+    lengths          padded lengths of the training rows, ascending; none takes LayoutSpec.lengths.
+                     More of them pad less, and each is compiled once
     """
 
     batch_tokens: int = 2048
     length_weights: tuple[float, ...] = (1.0, 0.5, 0.1)
     mix: dict[str, TaskMix] = field(default_factory=dict)
     stream: StreamSpec | None = None
+    lengths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,14 +109,15 @@ class BatchSource:
     ) -> None:
         self.table, self.tokenizer, self.layout = table, tokenizer, layout
         self.config, self.seed = config, seed
+        self.lengths = config.lengths or layout.lengths
         self.tasks = tuple(config.mix)
         self.unused: dict[str, int] = {}
         self._pools: dict[tuple[str, int], tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]
         self._pools = {}
-        wanted = np.zeros((len(layout.lengths), len(self.tasks)))
+        wanted = np.zeros((len(self.lengths), len(self.tasks)))
         for j, task in enumerate(self.tasks):
             wanted[:, j] = config.mix[task].share * self._fill_pools(task)
-        rows = np.asarray([self.rows(length) for length in layout.lengths])
+        rows = np.asarray([self.rows(length) for length in self.lengths])
         by_length = wanted.sum(axis=1) / rows
         self.length_share = by_length / by_length.sum()
         self._task_share = wanted / np.maximum(wanted.sum(axis=1, keepdims=True), 1e-12)
@@ -139,8 +142,8 @@ class BatchSource:
         weight = repeat[table.group]
         # Task token, separator and at least one EOS beside the text.
         need = table.tokens.sum(axis=1) + 3 if task in PAIR_TASKS else self._text_tokens() + 3
-        wanted, low = np.zeros(len(self.layout.lengths)), 0
-        for i, length in enumerate(self.layout.lengths):
+        wanted, low = np.zeros(len(self.lengths)), 0
+        for i, length in enumerate(self.lengths):
             inside = np.flatnonzero((need > low) & (need <= length) & (weight > 0))
             self._pools[task, i] = (inside, np.cumsum(weight[inside]))
             wanted[i] = weight[inside].sum() * self.config.length_weights[i]
@@ -162,7 +165,7 @@ class BatchSource:
         rng = np.random.default_rng([self.seed, step])
         drawn = int(rng.choice(len(self.length_share), p=self.length_share))
         bucket = drawn if bucket is None else bucket
-        length = self.layout.lengths[bucket]
+        length = self.lengths[bucket]
         picks = rng.choice(len(self.tasks), self.rows(length), p=self._task_share[bucket])
         tasks = tuple(self.tasks[i] for i in picks)
         rows = [self._row(rng, task, bucket) for task in tasks]
@@ -170,7 +173,7 @@ class BatchSource:
 
     def _row(self, rng: np.random.Generator, task: str, bucket: int) -> Row:
         inside, cumulative = self._pools[task, bucket]
-        length = self.layout.lengths[bucket]
+        length = self.lengths[bucket]
         while True:
             at = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
             example = int(inside[min(int(at), len(inside) - 1)])

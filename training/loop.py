@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cached_property
@@ -74,12 +74,21 @@ def batches(source: Source, first: int, stop: int) -> Iterator[tuple[int, TrainB
             yield step, batch
 
 
+def stepper(config: TrainConfig, encoder: Weights) -> tuple[Any, Callable[[str], float]]:
+    """What computes the steps of a run, and what measures its peak rate."""
+    if config.backend == "jax":
+        return Stepper(config, encoder), peak_flops
+    from training.cpu import step as cpu
+
+    return cpu.CpuStepper(config, encoder), cpu.peak_flops
+
+
 class Run:
     """One run under way: `train` takes it to its last step."""
 
     def __init__(self, config: TrainConfig, encoder: Weights, store: Checkpoints) -> None:
         self.config, self.encoder, self.store = config, encoder, store
-        self.stepper = Stepper(config, encoder)
+        self.stepper, self._peak = stepper(config, encoder)
         self.source: Source
         self.watch: Watch
         self.state: State
@@ -111,7 +120,7 @@ class Run:
             trim(self.config.directory / LOG, int(self.state.step))
             save_config(self.config)
         together("begin")
-        self.watch = Watch(self.config, progress, peak_flops(self.config.compute))
+        self.watch = Watch(self.config, progress, self._peak(self.config.compute))
         if not record:
             self.save()
 

@@ -84,8 +84,8 @@ def muon(
                     continue
                 rate = (rates.adam if name in nu else rates.muon)(state.count)
                 change[name] -= weight_decay * rate * p
-        trees = (unflatten(named) for named in (mu, nu, updates))
-        return unflatten(change), MuonState(*trees, state.count + 1)
+        moved = MuonState(unflatten(mu), unflatten(nu), unflatten(updates), state.count + 1)
+        return unflatten(change), moved
 
     return optax.GradientTransformationExtraArgs(init, update)
 

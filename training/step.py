@@ -43,7 +43,7 @@ def network(config: TrainConfig) -> ELFNetwork:
 
 def initial_state(config: TrainConfig, encoder: Weights | None = None) -> State:
     """Fresh parameters; their average starts equal to them. A learned token table starts as the
-    encoder's (random without one)."""
+    encoder's, and so does the unembedding where the config says so (random without an encoder)."""
     spec = config.network
     width = spec.embedding_dim * (2 if spec.self_conditioning else 1)
     one, key = jnp.zeros((1,)), jax.random.key(config.seed)
@@ -53,8 +53,17 @@ def initial_state(config: TrainConfig, encoder: Weights | None = None) -> State:
         if encoder is not None:
             table = jnp.asarray(encoder[f"{TABLE}/embedding"])
         params[TABLE] = {"embedding": table}
+    if config.unembedding == "encoder" and encoder is not None:
+        params["unembed_kernel"] = unembedding(jnp.asarray(encoder[f"{TABLE}/embedding"]))
     optimizer = make_optimizer(config.optimizer, config.steps).init(params)
     return State(params, jax.tree.map(jnp.copy, params), optimizer, jnp.zeros((), jnp.int32))
+
+
+def unembedding(table: Array) -> Array:
+    """A token table (V,D) as the start of the unembedding (D,V): centred, each column of length 1,
+    so that rare tokens have a direction before the decode head has seen them."""
+    centred = table - table.mean(axis=0)
+    return (centred / jnp.linalg.norm(centred, axis=1, keepdims=True)).T
 
 
 def visible(known: Array, valid: Array, drop: Array) -> Array:

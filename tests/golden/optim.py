@@ -17,6 +17,8 @@ from training.config import OptimizerConfig
 from training.optimizer import ema, make_optimizer, schedule
 
 LIMIT = Tolerance(1e-6)
+# Of gradients that differ by rounding: 0.2 % of the learning rate.
+OWN_GRADIENTS = Tolerance(4e-6)
 RATE = Tolerance(1e-6, relative=True)
 # An average hardly moves in one step: within 1e-6 it may as well not have moved at all.
 AVERAGE, AVERAGED = Tolerance(5e-7), "muon/params3"

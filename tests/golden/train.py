@@ -172,7 +172,7 @@ def _whole_step(stored: Archive, case: Case, params: Any, grads: Any) -> Iterato
     old = unflatten(stored.under("old_ema"))
     average = ema(old, new, case.number("ema_decay"))
     for name, tree, limit in (
-        ("new_params", new, optim.LIMIT),
+        ("new_params", new, optim.OWN_GRADIENTS),
         ("new_ema", average, optim.AVERAGE),
     ):
         yield compare_all((case.name, name, "jax"), flatten(tree), stored.under(name), limit)

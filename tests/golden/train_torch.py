@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,12 +32,13 @@ def trainable(spec: NetworkSpec, params: Weights) -> Elf:
     return net.requires_grad_(True)
 
 
+def tensors(arrays: Iterable[Any]) -> list[torch.Tensor]:
+    return [torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]
+
+
 def gradients(net: Elf, case: Replay) -> tuple[float, Weights]:
     """Loss and gradients by engine name."""
-    inputs, draws = (
-        kind(*(torch.from_numpy(np.ascontiguousarray(a)) for a in given))
-        for kind, given in ((Inputs, case.inputs), (Draws, case.draws))
-    )
+    inputs, draws = Inputs(*tensors(case.inputs)), Draws(*tensors(case.draws))
     net.zero_grad(set_to_none=False)
     loss, _ = losses(net, inputs, draws, case.split, case.flow, case.config)
     loss.backward()
@@ -76,7 +79,7 @@ def _replay(archive: Archive, case: Case, rule: OptimizerConfig) -> Iterator[Row
     tops = {key.split("/")[0] for key in case.arrays}
     for i in range(1, 1 + sum(top.startswith("params") for top in tops)):
         grads = {k: torch.tensor(a) for k, a in archive.under(f"grads{i - 1}").items()}
-        muon.update(grads)
+        muon.update(grads, math.sqrt(sum((g * g).sum().item() for g in grads.values())))
         found = {k: a.numpy().copy() for k, a in params.items()}
         where = (case.name, f"params{i}", "torch")
         yield compare_all(where, found, stored.under(f"params{i}"), optim.LIMIT)

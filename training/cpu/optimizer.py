@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from elf_engine.errors import ElfError
+from elf_engine.weights import flatten, unflatten
 from training.config import OptimizerConfig
+from training.muon import MuonState
 from training.optimizer import schedule
 
 NS = (3.4445, -4.7750, 2.0315)  # Newton-Schulz coefficients (Jordan 2024)
@@ -36,16 +39,11 @@ def _look_ahead(mu: Tensor, g: Tensor, beta: float, n: int) -> Tensor:
 
 
 class Muon:
-    """Keeps momenta by engine name; matrices are in the engine's (in, out) layout as views.
-
-    Raises ElfError for options that only the JAX trainer has.
-    """
+    """Keeps momenta by engine name; matrices are in the engine's (in, out) layout as views."""
 
     def __init__(
         self, params: Named, config: OptimizerConfig, steps: int, dtype: torch.dtype
     ) -> None:
-        if config.kind != "muon" or config.accumulate != 1 or config.weight_decay:
-            raise ElfError("the PyTorch step has Muon without accumulation or weight decay only")
         self.params, self.config, self.dtype, self.count = params, config, dtype, 0
         self.matrices = [
             k for k, p in params.items() if p.ndim == 2 and not k.endswith(config.adam_for)
@@ -57,24 +55,28 @@ class Muon:
         self._rate = schedule(config, config.learning_rate, steps)
         self._adam_rate = schedule(config, config.adam_learning_rate, steps)
 
-    def state(self) -> Named:
-        """Momenta, for a checkpoint."""
-        return {
-            **{f"mu/{k}": a for k, a in self.mu.items()},
-            **{f"nu/{k}": a for k, a in self.nu.items()},
-        }
+    def state(self) -> MuonState:
+        """The momenta, without a copy, as the JAX step keeps them."""
+        mu, nu = (unflatten({k: a.numpy() for k, a in m.items()}) for m in (self.mu, self.nu))
+        count: Any = np.int32(self.count)
+        return MuonState(mu, nu, unflatten(dict.fromkeys(self.params, count)), count)
+
+    def take(self, state: MuonState) -> None:
+        """Go on from `state`, which is copied."""
+        for named, tree in ((self.mu, state.mu), (self.nu, state.nu)):
+            for name, a in flatten(tree).items():
+                named[name].copy_(torch.from_numpy(np.array(a)))
+        self.count = int(state.count)
 
     @torch.no_grad()
-    def update(self, grads: Named) -> Tensor:
-        """Change the parameters in place; the global norm of the gradients before clipping."""
-        norm = torch.sqrt(sum((g * g).sum() for g in grads.values()) + torch.zeros(()))
-        if self.config.clip > 0 and norm > self.config.clip:
+    def update(self, grads: Named, norm: float) -> None:
+        """Change the parameters in place; `norm` is the global one of the gradients."""
+        if 0 < self.config.clip < norm:
             grads = {k: g * (self.config.clip / norm) for k, g in grads.items()}
         rate, adam = float(self._rate(self.count)), float(self._adam_rate(self.count))
         self.count += 1
         self._adam(grads, adam)
         self._muon(grads, rate)
-        return norm
 
     def _adam(self, grads: Named, rate: float) -> None:
         b2, n = self.config.adam_b2, self.count

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import cli_edit
-from app.cli_edit import as_json, default_backend, read_text, warn, write
+from app.cli_edit import as_json, default_backend, locks_of, read_text, spans_of, warn, write
 from elf_engine.errors import ElfError
 
 if TYPE_CHECKING:
@@ -30,6 +30,12 @@ _MOST_CELLS = 64
 @click.option(
     "--vary", multiple=True, metavar="KNOB=A,B,...", help="A column per value; two make a grid."
 )
+@click.option(
+    "--span", "spans", multiple=True, metavar="START:STOP", help="Only these characters."
+)
+@click.option(
+    "--lock", "locks", multiple=True, metavar="WORD|START:STOP", help="Kept as it is; repeatable."
+)
 @click.option("--count", "-n", type=int, default=1, show_default=True, help="Candidates each.")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object per column and line.")
 def compare(
@@ -38,6 +44,8 @@ def compare(
     editor: str,
     columns: tuple[str, ...],
     vary: tuple[str, ...],
+    spans: tuple[str, ...],
+    locks: tuple[str, ...],
     count: int,
     as_json_: bool,
 ) -> int:
@@ -48,6 +56,7 @@ def compare(
     condition-guidance, grid or resample.
       elf compare "Ein Haus." --with steps=8 --with model=ELF-B-de-en,steps=64
       elf compare "Ein Haus." --vary steps=8,32 --vary condition-guidance=1,2
+      elf compare "A big house" --editor rewrite --span 2:5 --vary strength=0.3,0.8
     """
     source = read_text(text, file, editor != "draft")
     import editors
@@ -59,7 +68,11 @@ def compare(
         raise ElfError(f"{len(choices)} columns to compare; give 1 to {_MOST_CELLS} by --with")
     names = [",".join(f"{name}={value}" for name, value in pairs) for pairs in choices]
     cells = [_cell(editor, pairs) for pairs in choices]
-    request = editors.EditRequest(editor, source, count=count, distinct=True)
+    ranges = spans_of(spans)
+    request = editors.EditRequest(
+        editor, source, count=count, spans=ranges, locks=locks_of(source, locks, ranges),
+        distinct=True,
+    )  # fmt: skip
     loaded: dict[tuple[str, str], Any] = {}
 
     def load(model: str, backend: str) -> Any:

@@ -80,9 +80,9 @@ def run_edit(editor: str, given: dict[str, Any], *, needs_text: bool = True) -> 
     keep, distinct = not given.pop("no_history"), not given.pop("repeats")
     given["rank"] = given["rank"] or "sample"
     if "spans" in given:
-        given["spans"] = tuple(_span(span) for span in given["spans"])
+        given["spans"] = spans_of(given["spans"])
     if "locks" in given:
-        given["locks"] = _locks(text, given["locks"], given["spans"])
+        given["locks"] = locks_of(text, given["locks"], given["spans"])
     request = editors.EditRequest(
         editor, text, distinct=distinct, texts_every_step=shown.trajectory, **given
     )
@@ -110,7 +110,12 @@ def _span(text: str) -> tuple[int, int]:
     return int(start), int(stop)
 
 
-def _locks(text: str, given: tuple[str, ...], spans: Ranges) -> Ranges:
+def spans_of(given: tuple[str, ...]) -> Ranges:
+    """Ranges written as START:STOP."""
+    return tuple(_span(span) for span in given)
+
+
+def locks_of(text: str, given: tuple[str, ...], spans: Ranges) -> Ranges:
     """Ranges given as such, or the places of words."""
     from editors import find_words
 

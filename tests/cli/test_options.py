@@ -133,6 +133,16 @@ def test_compare_is_one_table_and_a_failing_column_stops_no_other(elf: Elf) -> N
     assert "elf: guidance=900: guidance 900.0 is outside" in result.stderr
 
 
+def test_compare_changes_only_the_spans_and_keeps_the_locks(elf: Elf) -> None:
+    args = ["compare", "A tiny red house", "--span", "2:10", "--with", "steps=2", "--json"]
+    (line,) = lines(elf(*args, "--editor", "rewrite", "--lock", "tiny"))
+    assert line["results"][0]["text"] == "A tiny big red house"
+    (line,) = lines(elf(*args, "--editor", "infill"))
+    assert line["results"][0]["text"] == "A big red house"
+    result = elf("compare", "A house", "--span", "2-7", "--with", "steps=2")
+    assert (result.exit_code, "span '2-7' is not START:STOP" in result.stderr) == (2, True)
+
+
 def test_compare_as_json_and_when_all_fail(elf: Elf) -> None:
     result = elf("compare", "A [[2]]", "--editor", "infill", "--with", "quality=0.5", "--json")
     (line,) = lines(result)

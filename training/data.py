@@ -92,10 +92,11 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class TrainBatch:
-    """A padded batch with the task of each row."""
+    """A padded batch with the task of each row, and its number in the data, counted from 0."""
 
     batch: Batch
     tasks: tuple[str, ...]
+    rows: tuple[int, ...]
 
 
 class BatchSource:
@@ -163,15 +164,16 @@ class BatchSource:
     def draw(self, step: int, bucket: int | None = None) -> TrainBatch:
         """The batch of `step`; `bucket` fixes its length."""
         rng = np.random.default_rng([self.seed, step])
-        drawn = int(rng.choice(len(self.length_share), p=self.length_share))
-        bucket = drawn if bucket is None else bucket
+        any_bucket = int(rng.choice(len(self.length_share), p=self.length_share))
+        bucket = any_bucket if bucket is None else bucket
         length = self.lengths[bucket]
         picks = rng.choice(len(self.tasks), self.rows(length), p=self._task_share[bucket])
         tasks = tuple(self.tasks[i] for i in picks)
-        rows = [self._row(rng, task, bucket) for task in tasks]
-        return TrainBatch(pad_rows(rows, length, self.tokenizer.pad_id), tasks)
+        drawn = [self._row(rng, task, bucket) for task in tasks]
+        numbers, rows = zip(*drawn, strict=True)
+        return TrainBatch(pad_rows(rows, length, self.tokenizer.pad_id), tasks, numbers)
 
-    def _row(self, rng: np.random.Generator, task: str, bucket: int) -> Row:
+    def _row(self, rng: np.random.Generator, task: str, bucket: int) -> tuple[int, Row]:
         inside, cumulative = self._pools[task, bucket]
         length = self.lengths[bucket]
         while True:
@@ -185,7 +187,7 @@ class BatchSource:
             row = build_row(self.layout, self.tokenizer.eos_id, task, pieces)
             # Text cut into pieces can take a few tokens more than whole; then draw again.
             if len(row) <= length:
-                return row
+                return example, row
 
     def _pair(self, rng: np.random.Generator, example: int, length: int) -> list[Piece]:
         source = self.tokenizer.encode(self.table.source(example))

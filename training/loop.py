@@ -64,13 +64,15 @@ def save_config(config: TrainConfig) -> None:
 
 
 def batches(source: Source, first: int, stop: int) -> Iterator[tuple[int, TrainBatch]]:
-    """(step, batch) of the steps, each batch drawn while the step before it runs."""
+    """(step, batch) of the steps from the source's position, which is `first`; each batch is made
+    while the step before it runs."""
     with ThreadPoolExecutor(1) as thread:
-        ahead = thread.submit(source.draw, first)
+        rows = iter(source)
+        ahead = thread.submit(next, rows)
         for step in range(first, stop):
             batch = ahead.result()
             if step + 1 < stop:
-                ahead = thread.submit(source.draw, step + 1)
+                ahead = thread.submit(next, rows)
             yield step, batch
 
 

@@ -53,7 +53,7 @@ def shard(batch: TrainBatch, index: int, count: int) -> TrainBatch:
     mine = slice(index * rows // count, (index + 1) * rows // count)
     whole = batch.batch
     part = Batch(whole.ids[mine], whole.known[mine], whole.valid[mine])
-    return TrainBatch(part, batch.tasks[mine])
+    return TrainBatch(part, batch.tasks[mine], batch.rows[mine])
 
 
 class TableSource:

@@ -110,13 +110,14 @@ class Batches:
         chosen, length = self.plan.batch(int(number))
         index, count = self._share
         mine = chosen[index * len(chosen) // count : (index + 1) * len(chosen) // count]
-        examples = [self.examples[int(self._numbers[i])] for i in mine]
+        numbers = tuple(int(self._numbers[i]) for i in mine)
+        examples = [self.examples[i] for i in numbers]
         if self.spec.layout == "published":
             fill = self.eos_id if self.spec.fill == "eos" else self.pad_id
             batch = collate(examples, length, fill, self.spec.max_source or None)
         else:
             batch = self._own(examples, length)
-        return TrainBatch(batch, (self.task,) * len(mine))
+        return TrainBatch(batch, (self.task,) * len(mine), numbers)
 
     def _own(self, examples: Sequence[Example], length: int) -> Batch:
         rows = []
@@ -141,8 +142,9 @@ class _AsArrays:
         return len(self.batches)
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        one = self.batches[number].batch
-        return {"ids": one.ids, "known": one.known, "valid": one.valid}
+        found = self.batches[number]
+        one, rows = found.batch, np.asarray(found.rows)
+        return {"ids": one.ids, "known": one.known, "valid": one.valid, "rows": rows}
 
 
 class Stream:
@@ -168,7 +170,8 @@ class Stream:
         for found in dataset:
             self._step += 1
             batch = Batch(*(np.asarray(found[name]) for name in ("ids", "known", "valid")))
-            yield TrainBatch(batch, (self.batches.task,) * len(batch.ids))
+            rows = tuple(int(i) for i in np.asarray(found["rows"]))
+            yield TrainBatch(batch, (self.batches.task,) * len(rows), rows)
 
     def state(self) -> dict[str, int | str]:
         """See `Source.state`."""

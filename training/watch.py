@@ -126,8 +126,7 @@ class Watch:
             what = "the loss is not finite"
         elif not math.isfinite(norm):
             what = f"the gradient is not finite (loss {loss:.4g})"
-        rows = getattr(batch, "rows", ()) or range(len(batch.tasks))
-        shown = ", ".join(map(str, list(rows)[:SHOWN_ROWS]))
+        shown = ", ".join(map(str, batch.rows[:SHOWN_ROWS]))
         more = ", ..." if len(batch.tasks) > SHOWN_ROWS else ""
         return (
             f"stopped at step {step}: {what}; its batch of {len(batch.tasks)} rows "

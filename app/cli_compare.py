@@ -30,9 +30,7 @@ _MOST_CELLS = 64
 @click.option(
     "--vary", multiple=True, metavar="KNOB=A,B,...", help="A column per value; two make a grid."
 )
-@click.option(
-    "--span", "spans", multiple=True, metavar="START:STOP", help="Only these characters."
-)
+@click.option("--span", "spans", multiple=True, metavar="START:STOP", help="Only these characters.")
 @click.option(
     "--lock", "locks", multiple=True, metavar="WORD|START:STOP", help="Kept as it is; repeatable."
 )
@@ -44,10 +42,7 @@ def compare(
     editor: str,
     columns: tuple[str, ...],
     vary: tuple[str, ...],
-    spans: tuple[str, ...],
-    locks: tuple[str, ...],
-    count: int,
-    as_json_: bool,
+    **given: Any,
 ) -> int:
     """Run one editor on TEXT with several settings, and print one table.
 
@@ -68,11 +63,11 @@ def compare(
         raise ElfError(f"{len(choices)} columns to compare; give 1 to {_MOST_CELLS} by --with")
     names = [",".join(f"{name}={value}" for name, value in pairs) for pairs in choices]
     cells = [_cell(editor, pairs) for pairs in choices]
-    ranges = spans_of(spans)
+    spans, as_json_ = spans_of(given["spans"]), given["as_json_"]
+    locks = locks_of(source, given["locks"], spans)
     request = editors.EditRequest(
-        editor, source, count=count, spans=ranges, locks=locks_of(source, locks, ranges),
-        distinct=True,
-    )  # fmt: skip
+        editor, source, count=given["count"], spans=spans, locks=locks, distinct=True
+    )
     loaded: dict[tuple[str, str], Any] = {}
 
     def load(model: str, backend: str) -> Any:

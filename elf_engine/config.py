@@ -213,6 +213,19 @@ class SampleSpec:
 
 
 @dataclass(frozen=True)
+class DecodeSpec:
+    """How an autoregressive baseline chooses tokens: the likeliest at temperature 0, else drawn
+    among the likeliest that together have the share `top_p`."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        _in_range("temperature", self.temperature, 0.0, 10.0)
+        _in_range("top_p", self.top_p, 1e-6, 1.0)
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """`config.json` of a model directory."""
 
@@ -239,6 +252,11 @@ class DecoderConfig:
     tokenizer: TokenizerSpec = TokenizerSpec()
     layout: LayoutSpec = LayoutSpec()
     format: int = 1
+
+    @property
+    def defaults(self) -> dict[str, SampleSpec]:
+        """None: a baseline has no settings of a flow."""
+        return {}
 
 
 def from_dict(cls: type[T], data: Any, where: str = "config") -> T:

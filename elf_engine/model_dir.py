@@ -10,13 +10,20 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from elf_engine import tensor_file
-from elf_engine.config import EncoderSpec, ModelConfig, NetworkSpec, from_dict, to_dict
+from elf_engine.config import (
+    DecoderSpec,
+    EncoderSpec,
+    ModelConfig,
+    NetworkSpec,
+    from_dict,
+    to_dict,
+)
 from elf_engine.errors import ElfError
 from elf_engine.types import Weights
 
@@ -27,6 +34,7 @@ TIME_FEATURES = 256
 POSITION_BUCKETS = 32
 
 Shape = tuple[int, ...]
+Spec = NetworkSpec | EncoderSpec | DecoderSpec
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -56,25 +64,22 @@ def missing_encoder(name: str) -> ElfError:
     )
 
 
-def expected_shapes(spec: NetworkSpec | EncoderSpec) -> dict[str, Shape]:
+def expected_shapes(spec: Spec) -> dict[str, Shape]:
     """Name and shape of every weight that `spec` implies; for an encoder, `kind` "t5" only."""
-    if isinstance(spec, NetworkSpec):
-        return dict(_network_shapes(spec))
-    if spec.kind != "t5":
+    if isinstance(spec, EncoderSpec) and spec.kind != "t5":
         raise ElfError(f"encoder kind '{spec.kind}' is not built in; its weights are unknown here")
-    return dict(_t5_shapes(spec))
+    return dict(_shapes(spec))
 
 
 def check_shapes(
     found: Mapping[str, Shape],
-    spec: NetworkSpec | EncoderSpec,
+    spec: Spec,
     file: str,
     source: str = CONFIG,
 ) -> None:
     """Raise ElfError naming the first weight that is missing, of the wrong shape or unknown."""
-    walk = _network_shapes(spec) if isinstance(spec, NetworkSpec) else _t5_shapes(spec)
     seen = set()
-    for name, shape in walk:
+    for name, shape in _shapes(spec):
         if name not in found:
             raise ElfError(f"{file}: {name} is missing, {source} implies {shape}")
         if tuple(found[name]) != shape:
@@ -89,27 +94,39 @@ def load(path: str | Path) -> ModelFiles:
     """Read a model directory. Raises ElfError naming the first thing that is wrong with it."""
     directory = Path(path)
     config = load_config(directory)
-    network = _load_weights(directory / NETWORK, config.network)
+    network = load_weights(directory / NETWORK, config.network)
     encoder: Weights = {}
     if (directory / ENCODER).exists():
-        encoder = _load_weights(directory / ENCODER, config.encoder)
+        encoder = load_weights(directory / ENCODER, config.encoder)
     return ModelFiles(config, network, encoder, directory, model_hash(directory))
 
 
 def load_config(path: str | Path) -> ModelConfig:
     """The checked `config.json` of a model directory."""
+    data = read_config(path)
+    if kind_of(data) != "elf":
+        raise ElfError(f"{path}: is a baseline of kind '{data['kind']}'; use it with elf-eval")
+    config = from_dict(ModelConfig, data, CONFIG)
+    _check_config(config)
+    return config
+
+
+def read_config(path: str | Path) -> Any:
+    """What a model directory's `config.json` holds, not checked further."""
     file = Path(path) / CONFIG
     if not Path(path).is_dir():
         raise ElfError(f"{path}: no such model directory")
     try:
-        data = json.loads(file.read_text("utf-8"), parse_constant=_refuse_constant)
+        return json.loads(file.read_text("utf-8"), parse_constant=_refuse_constant)
     except OSError as error:
         raise ElfError(f"{path}: not a model directory, it has no readable {CONFIG}") from error
     except (ValueError, RecursionError) as error:
         raise ElfError(f"{file}: not valid JSON ({str(error) or 'nested too deep'})") from error
-    config = from_dict(ModelConfig, data, CONFIG)
-    _check_config(config)
-    return config
+
+
+def kind_of(data: Any) -> str:
+    """ "elf", or the kind of a baseline ("ar"), of what a `config.json` holds."""
+    return str(data["kind"]) if isinstance(data, dict) and "kind" in data else "elf"
 
 
 def save(
@@ -133,6 +150,22 @@ def save(
     check_shapes({k: v.shape for k, v in network.items()}, config.network, NETWORK)
     if encoder and config.encoder.kind == "t5":
         check_shapes({k: v.shape for k, v in encoder.items()}, config.encoder, ENCODER)
+
+    def fill(new: Path) -> None:
+        tensor_file.write_file(new / NETWORK, network, dtype)
+        if encoder:
+            tensor_file.write_file(new / ENCODER, encoder, dtype)
+        if tokenizer_file is not None:
+            copy_tokenizer(Path(tokenizer_file), new / config.tokenizer.file)
+        (new / CARD).write_text(card or f"# {config.name}\n", "utf-8")
+        (new / CONFIG).write_text(json.dumps(to_dict(config), indent=2) + "\n", "utf-8")
+
+    return replace_directory(target, fill)
+
+
+def replace_directory(target: Path, fill: Callable[[Path], None]) -> Path:
+    """Make the model directory `target` out of an empty one that `fill` fills, replacing an
+    earlier model only once complete. Raises ElfError when the disk refuses."""
     if target.exists() and not (target / CONFIG).exists() and any(_listing(target)):
         raise ElfError(f"{target} exists and is not a model directory; choose another place")
     try:
@@ -140,13 +173,7 @@ def save(
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
             new = Path(scratch) / "new"
             new.mkdir()
-            tensor_file.write_file(new / NETWORK, network, dtype)
-            if encoder:
-                tensor_file.write_file(new / ENCODER, encoder, dtype)
-            if tokenizer_file is not None:
-                _copy_tokenizer(Path(tokenizer_file), new / config.tokenizer.file)
-            (new / CARD).write_text(card or f"# {config.name}\n", "utf-8")
-            (new / CONFIG).write_text(json.dumps(to_dict(config), indent=2) + "\n", "utf-8")
+            fill(new)
             if target.exists():
                 target.rename(Path(scratch) / "old")
             new.rename(target)
@@ -204,8 +231,14 @@ def check_name(name: str) -> str:
     return name
 
 
+def _shapes(spec: Spec) -> Iterator[tuple[str, Shape]]:
+    if isinstance(spec, NetworkSpec):
+        return _network_shapes(spec)
+    return _t5_shapes(spec) if isinstance(spec, EncoderSpec) else _decoder_shapes(spec)
+
+
 def _network_shapes(spec: NetworkSpec) -> Iterator[tuple[str, Shape]]:
-    d, h, m = spec.embedding_dim, spec.hidden, spec.mlp_hidden
+    d, h = spec.embedding_dim, spec.hidden
     yield from _dense("text_proj/proj1", d, spec.bottleneck, bias=False)
     yield from _dense("text_proj/proj2", spec.bottleneck, h)
     if spec.self_conditioning:
@@ -217,6 +250,15 @@ def _network_shapes(spec: NetworkSpec) -> Iterator[tuple[str, Shape]]:
         yield from _embedder("self_cond_cfg_embedder", h)
     if spec.mode_tokens:
         yield "mode_tokens", (1, spec.mode_tokens, h)
+    yield from _block_shapes(spec)
+    yield "final_layer/norm_final/weight", (h,)
+    yield from _dense("final_layer/linear", h, d)
+    yield from (("proj_kernel", (h, d)), ("proj_bias", (d,)))
+    yield from (("unembed_kernel", (d, spec.vocab)), ("unembed_bias", (spec.vocab,)))
+
+
+def _block_shapes(spec: NetworkSpec | DecoderSpec) -> Iterator[tuple[str, Shape]]:
+    h, m = spec.hidden, spec.mlp_hidden
     for i in range(spec.depth):
         block = f"blocks_{i}"
         yield f"{block}/norm1/weight", (h,)
@@ -227,10 +269,12 @@ def _network_shapes(spec: NetworkSpec) -> Iterator[tuple[str, Shape]]:
         yield f"{block}/norm2/weight", (h,)
         yield from _dense(f"{block}/mlp/w12", h, 2 * m)
         yield from _dense(f"{block}/mlp/w3", m, h)
-    yield "final_layer/norm_final/weight", (h,)
-    yield from _dense("final_layer/linear", h, d)
-    yield from (("proj_kernel", (h, d)), ("proj_bias", (d,)))
-    yield from (("unembed_kernel", (d, spec.vocab)), ("unembed_bias", (spec.vocab,)))
+
+
+def _decoder_shapes(spec: DecoderSpec) -> Iterator[tuple[str, Shape]]:
+    yield "shared/embedding", (spec.vocab, spec.hidden)
+    yield from _block_shapes(spec)
+    yield "norm_final/weight", (spec.hidden,)
 
 
 def _t5_shapes(spec: EncoderSpec) -> Iterator[tuple[str, Shape]]:
@@ -262,9 +306,10 @@ def _embedder(name: str, hidden: int) -> Iterator[tuple[str, Shape]]:
     yield from _dense(f"{name}/mlp_2", hidden, hidden)
 
 
-def _load_weights(file: Path, spec: NetworkSpec | EncoderSpec) -> Weights:
+def load_weights(file: Path, spec: Spec) -> Weights:
+    """The weights of a file, float32, checked against `spec`."""
     opened = tensor_file.open_file(file)
-    if isinstance(spec, NetworkSpec) or spec.kind == "t5":
+    if not isinstance(spec, EncoderSpec) or spec.kind == "t5":
         check_shapes(opened.shapes, spec, file.name)
     return opened.load_all()
 
@@ -286,7 +331,8 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number")
 
 
-def _copy_tokenizer(source: Path, target: Path) -> None:
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Copy a tokenizer's file, or directory, to its place in a model directory."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         if source.is_dir():
@@ -304,4 +350,13 @@ def _listing(path: Path) -> Iterable[Path]:
 def _models_in(directory: Path) -> dict[str, Path]:
     if not directory.is_dir():
         return {}
-    return {p.name: p for p in sorted(directory.iterdir()) if (p / CONFIG).is_file()}
+    found = (p for p in sorted(directory.iterdir()) if (p / CONFIG).is_file())
+    return {p.name: p for p in found if not _is_baseline(p)}
+
+
+def _is_baseline(directory: Path) -> bool:
+    """A damaged model is still listed: using it says what is wrong."""
+    try:
+        return kind_of(read_config(directory)) != "elf"
+    except ElfError:
+        return False

@@ -11,7 +11,7 @@ import numpy as np
 
 from elf_engine.types import FloatArray
 
-STATE, GRID = 0, 1  # purposes
+STATE, GRID, TOKENS = 0, 1, 2  # purposes
 
 
 def normal(seed: int, sample: int, step: int, length: int, width: int) -> FloatArray:
@@ -23,6 +23,11 @@ def normal(seed: int, sample: int, step: int, length: int, width: int) -> FloatA
 def grid_normals(seed: int, count: int) -> FloatArray:
     """The unit normals behind a logit-normal time grid."""
     return _generator(seed, 0, GRID, 0).standard_normal(count, dtype=np.float32)
+
+
+def uniforms(seed: int, sample: int, count: int) -> FloatArray:
+    """Numbers in [0, 1) that choose the tokens of one sample, in their order."""
+    return _generator(seed, sample, TOKENS, 0).random(count, dtype=np.float32)
 
 
 def _generator(seed: int, sample: int, purpose: int, step: int) -> np.random.Generator:

@@ -25,10 +25,10 @@ ARROWS = {
 ENGINE_ORDER = (
     ("errors", "types"),
     ("config", "weights", "flow", "tensor_file"),
-    ("tokens", "layout", "encoders", "model_dir", "noise", "constraint", "backends"),
+    ("tokens", "layout", "encoders", "model_dir", "noise", "constraint", "backends", "decoder_dir"),
     ("times", "guidance", "published", "metrics"),
     ("samplers",),
-    ("pipeline",),
+    ("pipeline", "decoding"),
     ("together",),
 )
 # Library -> the only places that may import it at all.

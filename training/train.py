@@ -133,6 +133,12 @@ def resume(directory: Path, changes: tuple[str, ...], **hosts: Any) -> None:
 @click.option("--dtype", type=click.Choice(["float16", "bfloat16", "float32"]), default="float16")
 def export(directory: Path, out: Path, card: Path | None, defaults: str | None, dtype: str) -> None:
     """Write the averaged weights of run DIRECTORY as the model directory OUT."""
+    if _is_baseline(directory):
+        from training.baselines.export import export as write_baseline
+
+        text = card.read_text("utf-8") if card else ""
+        click.echo(f"wrote {write_baseline(directory, out, text, dtype)}")
+        return
     _start(_saved(directory), {})
     from training.export import export as write
 
@@ -159,6 +165,11 @@ def encoder(name: str | None, changes: tuple[str, ...]) -> None:
 @click.option("--batches", type=click.IntRange(1), default=40, show_default=True)
 def evaluate(directory: Path, batches: int) -> None:
     """Validation losses of run DIRECTORY, per task, as one JSON object."""
+    if _is_baseline(directory):
+        from training.baselines.export import evaluate as evaluate_baseline
+
+        click.echo(json.dumps(evaluate_baseline(directory, batches), indent=2))
+        return
     _start(_saved(directory), {})
     from training.evaluate import evaluate_run
 
@@ -214,6 +225,10 @@ def presets(name: str | None) -> None:
 
     config = json.loads(json.dumps(dataclasses.asdict(settings.load(name))))
     click.echo(yaml.safe_dump(config, sort_keys=False), nl=False)
+
+
+def _is_baseline(directory: Path) -> bool:
+    return (directory / "state.safetensors").is_file()
 
 
 def _saved(directory: Path) -> TrainConfig:

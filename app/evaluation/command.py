@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from app.cli_edit import default_backend, load_engine, warn
+from app.evaluation.baselines import baseline
 from app.evaluation.data import TASKS, data_directory
 from app.evaluation.generate import Job, cell_name, check_settings, generate, grid, parse_setting
 from app.evaluation.protocols import protocol
@@ -45,7 +46,7 @@ def run_generate(given: dict[str, Any], context: click.Context) -> None:
             warn(f"{cell.out}: {made} new samples on {devices} devices")
         return
     job = cells[0].job
-    engine = load_engine(job.model, job.backend, job.dtype)
+    engine = baseline(job.model, job.dtype) or load_engine(job.model, job.backend, job.dtype)
     for cell in cells:
         out = shard_file(cell.out, shard)
         made = generate(cell.job, engine, data, out, shard, _teller(out))

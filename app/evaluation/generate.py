@@ -14,12 +14,14 @@ from app.evaluation.data import Item, items, items_of_file
 from app.evaluation.output import Output, fingerprint
 from app.evaluation.sampling import Sampled, run_many
 from editors.request import EditRequest
-from elf_engine.config import SampleSpec, from_dict
+from elf_engine.config import DecodeSpec, SampleSpec, from_dict
+from elf_engine.decoding import DecoderEngine
 from elf_engine.errors import ElfError
 
 EDITOR_OF = {"unconditional": "draft", "prefix": "draft"}
 # Settings of a run that are no fields of SampleSpec.
 EXTRA = {"strength": 0.5, "length": 0, "quality": None}
+DECODING = tuple(f.name for f in fields(DecodeSpec))
 _CHUNK = 32
 
 
@@ -71,7 +73,9 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise ElfError for a setting that is unknown or out of range."""
-    knobs = {name: value for name, value in settings.items() if name not in EXTRA}
+    from_dict(DecodeSpec, decoding(settings), "settings")
+    others = (*EXTRA, *DECODING)
+    knobs = {name: value for name, value in settings.items() if name not in others}
     if "seed" in knobs:
         raise ElfError("setting 'seed' has an option of its own: --seed")
     from_dict(SampleSpec, knobs, "settings")
@@ -80,6 +84,33 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         raise ElfError(f"strength {strength} is outside 0 to 1")
     if not isinstance(settings.get("length", 0), int):
         raise ElfError(f"length {settings['length']} is no number of tokens")
+
+
+def decoding(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the settings that are an autoregressive baseline's."""
+    return {name: value for name, value in settings.items() if name in DECODING}
+
+
+def tuned(engine: Any, job: Job) -> Any:
+    """The engine with the job's decoding. Raises ElfError for a setting of the other kind of
+    model."""
+    if not isinstance(engine, DecoderEngine):
+        for name in decoding(job.settings):
+            raise ElfError(f"setting '{name}' is an autoregressive model's; {job.model} is ELF")
+        return engine
+    for name in job.settings:
+        if name not in (*DECODING, "length"):
+            known = ", ".join((*DECODING, "length"))
+            raise ElfError(f"setting '{name}' is a flow's; {job.model} is autoregressive: {known}")
+    return engine.with_decoding(from_dict(DecodeSpec, decoding(job.settings), "settings"))
+
+
+def settings_of(engine: Any, job: Job, spec: SampleSpec) -> dict[str, Any]:
+    """What a row says of its settings."""
+    shown = {k: v for k, v in job.settings.items() if k in EXTRA}
+    if isinstance(engine, DecoderEngine):
+        return {**asdict(engine.decoding), "seed": spec.seed, **shown}
+    return asdict(spec) | shown
 
 
 def cell_name(settings: Mapping[str, Any]) -> str:
@@ -143,11 +174,12 @@ def generate(
     shard  (k, n): only every n-th sample, from the k-th
     told   called with samples done and in all, after every chunk
     """
+    engine = tuned(engine, job)
     spec = spec_of(engine, job)
     facts = asdict(job) | {
         "inputs": _digest(job.inputs),
         "model": engine.model_hash,
-        "settings": asdict(spec) | {k: v for k, v in job.settings.items() if k in EXTRA},
+        "settings": settings_of(engine, job, spec),
     }
     facts.pop("limit")  # more of the same is a continuation
     wanted = [
@@ -179,7 +211,6 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     for (name, item, _), request, made in zip(chunk, requests, found, strict=True):
         assert request.settings is not None
-        extra = {k: v for k, v in job.settings.items() if k in EXTRA}
         row: dict[str, Any] = {
             "id": name,
             "generated": made.text,
@@ -187,7 +218,7 @@ def _rows(
             "input": item.text,
             "seed": request.settings.seed,
             "sample": request.first,
-            "settings": asdict(request.settings) | extra,
+            "settings": settings_of(engine, job, request.settings),
             "seconds": round(made.seconds, 4),
             "model": engine.config.name,
             "model_hash": engine.model_hash[:16],

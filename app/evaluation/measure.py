@@ -10,6 +10,7 @@ from typing import Any
 
 from app.cli_edit import default_backend, load_engine, warn
 from app.evaluation import results, scoring
+from app.evaluation.baselines import baseline
 from app.evaluation.calibrate import config as calibration_config
 from app.evaluation.calibrate import write_calibration
 from app.evaluation.config import read_yaml
@@ -34,7 +35,7 @@ def run_sweeps(
     for name in names:
         if name not in config.sweeps:
             raise ElfError(f"{file} has no sweep '{name}'; it has {', '.join(config.sweeps)}")
-    engine = load_engine(config.model, config.backend)
+    engine = baseline(config.model) or load_engine(config.model, config.backend)
     corpus = data_directory(data)
     tools = judge(engine, config.scorer, config.training_limit, corpus, config.seed)
     for name in names:
@@ -78,7 +79,7 @@ def run_suite_command(given: Mapping[str, Any]) -> str:
     chosen = dict(_one(text) for text in given["settings"])
     check_settings(chosen)
     backend = given["backend"] or default_backend()
-    engine = load_engine(given["model"], backend)
+    engine = baseline(given["model"]) or load_engine(given["model"], backend)
     data, name = data_directory(given["data"]), engine.config.name
     job = Job(
         "unconditional",

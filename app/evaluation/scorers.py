@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.evaluation.data import training_texts
-from elf_engine import model_dir
-from elf_engine.errors import ElfError
+from elf_engine import decoder_dir, model_dir
+from elf_engine.metrics import decoder
 from elf_engine.metrics.perplexity import DEFAULT, CausalLM, Scorer
 from elf_engine.tokens import Tokenizer, load_tokenizer
 
-# "bundled" is a scoring model that comes with the project: a function `load() -> Scorer` at this
-# place. Until one is there, asking for it says so.
-BUNDLED = ("elf_engine.metrics.decoder", "load")
 NGRAM, GPT2 = "ngram", "gpt2-large"
 
 
@@ -25,27 +21,18 @@ def tokenizer_of(model: str) -> Tokenizer:
 
 
 def load_scorer(name: str, data: Path, texts: int | None = None) -> Scorer:
-    """ "ngram" (trained on the training split, at most `texts` texts), "bundled", "gpt2-large", or
-    a Hugging Face causal language model: its directory or hub name. Raises ElfError without it."""
+    """ "ngram" (trained on the training split, at most `texts` texts), "bundled", "gpt2-large", the
+    directory of an autoregressive baseline, or a Hugging Face causal language model: its directory
+    or hub name. Raises ElfError without it."""
     if name == NGRAM:
         from elf_engine.metrics.ngram import NGram
 
         return NGram(training_texts(data, texts), tokenizer_of("starter"))
     if name == "bundled":
-        return _bundled()
+        return decoder.load()
+    if decoder_dir.is_decoder(name):
+        return decoder.read(Path(name))
     return CausalLM(DEFAULT if name == GPT2 else name)
-
-
-def _bundled() -> Scorer:
-    module, function = BUNDLED
-    try:
-        make: Callable[[], Scorer] = getattr(importlib.import_module(module), function)
-    except ModuleNotFoundError as error:
-        raise ElfError(
-            "no scoring model is bundled here; name another scorer: ngram, or the directory or hub "
-            "name of a causal language model"
-        ) from error
-    return make()
 
 
 def tokens_of(name: str) -> Callable[[Sequence[str]], list[list[int]]]:

@@ -18,12 +18,12 @@ from elf_engine.metrics.estimate import (
     compare,
     estimate,
 )
-from elf_engine.metrics.perplexity import Scorer, perplexity
+from elf_engine.metrics.perplexity import Float, Scorer, per_word, perplexity
 
 WITH_REFERENCES = ("bleu", "chrf", "rouge", "length", "exact")
 ALONE = ("entropy", "distinct", "self-bleu", "repetition")
 # These load a model or read the training texts, so they are never a default.
-COSTLY = ("ppl", "copies")
+COSTLY = ("ppl", "ppl-word", "copies")
 METRICS = (*WITH_REFERENCES, *ALONE, *COSTLY)
 
 
@@ -42,12 +42,20 @@ class Tools:
     resamples: int = RESAMPLES
     seed: int = 0
     made: dict[int, Scorer] = field(default_factory=dict)
+    scored: dict[tuple[int, tuple[str, ...]], tuple[Float, Float]] = field(default_factory=dict)
 
     def scorer(self, index: int) -> Scorer:
         """Scorer number `index`, loaded once."""
         if index not in self.made:
             self.made[index] = self.scorers[index]()
         return self.made[index]
+
+    def nll(self, index: int, texts: tuple[str, ...]) -> tuple[Float, Float]:
+        """`Scorer.nll` of scorer `index`, the last texts' kept: per token and per word need it."""
+        if (index, texts) not in self.scored:
+            self.scored.clear()
+            self.scored[index, texts] = self.scorer(index).nll(texts)
+        return self.scored[index, texts]
 
 
 def choose(names: str | None, texts: Texts) -> tuple[str, ...]:
@@ -105,8 +113,16 @@ def _measure(name: str, texts: Texts, tools: Tools) -> list[Measure]:
         return diversity.copies(written, tools.training())
     if not tools.scorers:
         raise ElfError("perplexity needs a scorer; name one with --scorer")
-    scorers = [tools.scorer(k) for k in range(len(tools.scorers))]
-    return [perplexity(f"ppl:{s.name}", *s.nll(written)) for s in scorers]
+    found = []
+    for k in range(len(tools.scorers)):
+        sums, counts = tools.nll(k, texts.generated)
+        who = tools.scorer(k).name
+        found.append(
+            perplexity(f"ppl:{who}", sums, counts)
+            if name == "ppl"
+            else per_word(f"ppl-word:{who}", sums, written)
+        )
+    return found
 
 
 def score(

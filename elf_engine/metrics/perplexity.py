@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,6 +44,12 @@ def perplexity(name: str, nll: npt.ArrayLike, tokens: npt.ArrayLike) -> Measure:
         return np.asarray(np.where(none, np.nan, np.exp(np.minimum(mean, 700.0))))
 
     return Measure(name, stats, value, better=-1, unit="per token")
+
+
+def per_word(name: str, nll: npt.ArrayLike, texts: Sequence[str]) -> Measure:
+    """As `perplexity`, over words between white space: comparable between tokenizers."""
+    measure = perplexity(name, nll, [len(text.split()) for text in texts])
+    return replace(measure, unit="per word")
 
 
 def counted(ids: npt.NDArray[Any], eos: int) -> npt.NDArray[np.bool_]:
@@ -117,7 +124,7 @@ class CausalLM:
         rows = with_ends(self.ids(texts), self._eos)
         sums, counts = np.zeros(len(rows)), np.zeros(len(rows))
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        for chosen in _batches([i for i in order if len(rows[i]) > 1], rows):
+        for chosen in batches([i for i in order if len(rows[i]) > 1], rows):
             ids, valid = padded([rows[i] for i in chosen], self._eos)
             with torch.inference_mode():
                 mask = torch.from_numpy(valid.astype(np.int64))
@@ -139,8 +146,9 @@ def padded(
     return ids, valid
 
 
-def _batches(order: Sequence[int], rows: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Neighbours in `order`, ascending in length, as many as fit."""
+def batches(order: Sequence[int], rows: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Indices of `rows`, which `order` puts in ascending length, in groups of neighbours, each few
+    enough for memory."""
     found: list[list[int]] = []
     for i in order:
         if not found or (len(found[-1]) + 1) * len(rows[i]) > _BATCH_TOKENS:

@@ -94,7 +94,7 @@ def test_metrics_that_cannot_be_had(
     arguments: tuple[str, ...],
     message: str,
 ) -> None:
-    monkeypatch.setattr("app.evaluation.scorers.BUNDLED", ("elf_engine.metrics.nothing", "load"))
+    monkeypatch.setattr("elf_engine.metrics.decoder.BUNDLED", tmp_path / "nothing")
     generated, _ = files(tmp_path)
     result = elf_eval("score", "-g", generated, *arguments)
     assert result.exit_code == 2

@@ -28,11 +28,13 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Text:
-    """Tokens of one text, of which those from `first` on are learned."""
+    """Tokens of one text, of which those from `first` on are learned; `row` is its number in the
+    data."""
 
     task: str
     ids: tuple[int, ...]
     first: int
+    row: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class RowSource(BatchSource):
     def texts(self, step: int, most: int, plain: bool = False) -> list[Text]:
         """Texts of `step` with `most` tokens in all, or a little less."""
         rng = np.random.default_rng([self.seed, step])
-        lengths = self.length_share * [self.rows(n) for n in self.lengths]
-        share = (self._task_share * (lengths / lengths.sum())[:, None]).ravel()
+        rows = self.length_share * [self.rows(n) for n in self.lengths]
+        share = (self._task_share * (rows / rows.sum())[:, None]).ravel()
         longest = self.lengths[-1]
         found: list[Text] = []
         room = most
@@ -75,20 +77,19 @@ class RowSource(BatchSource):
                 room -= len(text.ids)
 
     def _text_of(self, rng: np.random.Generator, task: str, bucket: int, plain: bool) -> Text:
-        example, eos = self._pick(rng, task, bucket), self.tokenizer.eos_id
-        encode, layout = self.tokenizer.encode, self.layout
+        example = self._pick(rng, task, bucket)
+        eos, sep, lead = self.tokenizer.eos_id, self.layout.sep_id, self.layout.tasks[task]
+        encode = self.tokenizer.encode
         if plain:
-            return Text("text", (eos, *encode(self._text(example)), eos), 1)
-        lead = layout.tasks[task]
+            return Text("text", (eos, *encode(self._text(example)), eos), 1, example)
         if task in PAIR_TASKS:
-            source = (lead, *encode(self.table.source(example)), layout.sep_id)
-            return Text(task, (*source, *encode(self.table.target(example)), eos), len(source))
+            source = (lead, *encode(self.table.source(example)), sep)
+            target = (*encode(self.table.target(example)), eos)
+            return Text(task, source + target, len(source), example)
         if task == "draft":
-            return Text(task, (lead, *encode(self._text(example)), eos), 1)
-        return gapped(
-            task, lead, layout.sep_id, eos,
-            [(encode(text), free) for text, free in cut_infill(rng, self._text(example))],
-        )  # fmt: skip
+            return Text(task, (lead, *encode(self._text(example)), eos), 1, example)
+        parts = [(encode(text), free) for text, free in cut_infill(rng, self._text(example))]
+        return Text(task, gapped(lead, sep, eos, parts), 1, example)
 
     def _pick(self, rng: np.random.Generator, task: str, bucket: int) -> int:
         inside, cumulative = self._pools[task, bucket]
@@ -97,14 +98,14 @@ class RowSource(BatchSource):
 
 
 def gapped(
-    task: str, lead: int, sep: int, eos: int, parts: Sequence[tuple[list[int], bool]]
-) -> Text:
+    lead: int, sep: int, eos: int, parts: Sequence[tuple[list[int], bool]]
+) -> tuple[int, ...]:
     """A text with gaps, (tokens, is it free), and what they hold behind it."""
     ids, gaps = [lead], []
     for tokens, free in parts:
         ids += [MASK_ID] if free else tokens
         gaps += [*tokens, eos] if free else []
-    return Text(task, (*ids, sep, *gaps), 1)
+    return (*ids, sep, *gaps)
 
 
 def pack(texts: Sequence[Text], rows: int, length: int, pad_id: int) -> PackedBatch:
@@ -114,7 +115,7 @@ def pack(texts: Sequence[Text], rows: int, length: int, pad_id: int) -> PackedBa
     owner = np.full((rows, length), -1, np.int64)
     learned = np.zeros((rows, length), np.bool_)
     used = [0] * rows
-    tasks: list[str] = []
+    packed: list[Text] = []
     for text in sorted(texts, key=lambda text: -len(text.ids)):
         size = len(text.ids)
         row = next((r for r in range(rows) if used[r] + size <= length), None)
@@ -122,12 +123,13 @@ def pack(texts: Sequence[Text], rows: int, length: int, pad_id: int) -> PackedBa
             continue
         start, stop = used[row], used[row] + size
         ids[row, start:stop] = text.ids
-        owner[row, start:stop] = len(tasks)
+        owner[row, start:stop] = len(packed)
         learned[row, start + text.first : stop] = True
         used[row] = stop
-        tasks.append(text.task)
+        packed.append(text)
     valid = owner >= 0
-    return PackedBatch(Batch(ids, valid & ~learned, valid), tuple(tasks), owner, learned)
+    tasks, numbers = tuple(t.task for t in packed), tuple(t.row for t in packed)
+    return PackedBatch(Batch(ids, valid & ~learned, valid), tasks, numbers, owner, learned)
 
 
 class PackedSource:

@@ -5,6 +5,7 @@ one token table that reads and names tokens (Press and Wolf 2017).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -12,8 +13,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elf_engine.backends.torch.layers import Block, Cache, RmsNorm, rope_table
+from elf_engine.backends.torch.weights import load
 from elf_engine.config import DecoderSpec
 from elf_engine.errors import ElfError
+from elf_engine.types import IntArray, NumpyArray, Weights
+
+# Rotations are kept for lengths that are a multiple of this.
+ROPE_STRIDE = 64
+Choose = Callable[[NumpyArray, int], IntArray]
 
 
 class Decoder(nn.Module):
@@ -32,26 +39,21 @@ class Decoder(nn.Module):
         self,
         ids: Int[Tensor, "B S"],
         seen: Bool[Tensor, "B S K"],
-        caches: list[Cache] | None = None,
+        caches: Sequence[Cache] | None = None,
     ) -> Float[Tensor, "B S H"]:
-        """Normed hidden state of each position, float32 or the type autocast gives.
+        """Normed hidden state of each position.
 
         seen    which keys each position attends to, itself among them; K is S and the tokens that
                 `caches` already hold, before them
         caches  one a block; they then also hold these tokens
-        Rotation depends on distances alone, so a text may begin anywhere in its row. Raises
-        ElfError beyond the model's length.
+        Rotation depends on distances alone, so a text may begin anywhere in its row.
         """
-        total = seen.shape[2]
-        if total > self.spec.max_length:
-            raise ElfError(
-                f"{total} tokens are too many for this model; at most {self.spec.max_length}"
-            )
+        total, width = seen.shape[2], self.spec.hidden // self.spec.heads
         h = self.shared(ids) * math.sqrt(self.spec.hidden)
-        rope = rope_table(0, total, self.spec.hidden // self.spec.heads, ids.device)
-        rope = rope[total - ids.shape[1] :]
-        mask = torch.zeros(seen.shape, device=ids.device).masked_fill_(~seen, float("-inf"))
-        mask = mask[:, None]
+        table = rope_table(0, -(-total // ROPE_STRIDE) * ROPE_STRIDE, width, ids.device)
+        rope = table[total - ids.shape[1] : total]
+        mask = torch.zeros(seen.shape, dtype=h.dtype, device=ids.device)
+        mask = mask.masked_fill_(~seen, float("-inf"))[:, None]
         for i, block in enumerate(self.blocks):
             h = block(h, rope, mask, caches[i] if caches else None)
         out: Tensor = self.norm_final(h)
@@ -62,7 +64,65 @@ class Decoder(nn.Module):
         return F.linear(h, self.shared.weight).float()
 
     def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S V"]:
-        """Logits of the token behind each position of rows that hold one text each."""
+        """Logits of the token behind each position of rows that hold one text each. Raises
+        ElfError beyond the model's length."""
         size = ids.shape[1]
+        if size > self.spec.max_length:
+            raise ElfError(
+                f"{size} tokens are too many for this model; at most {self.spec.max_length}"
+            )
         seen = torch.ones(size, size, dtype=torch.bool, device=ids.device).tril()
         return self.logits(self.trunk(ids, seen.expand(len(ids), -1, -1)))
+
+
+def load_decoder(
+    spec: DecoderSpec, weights: Weights, device: torch.device, dtype: torch.dtype
+) -> Decoder:
+    """The network with engine weights. Raises ElfError when they do not fit."""
+    with torch.device("meta"):
+        module = Decoder(spec)
+    return load(module, weights, device, dtype, "network")
+
+
+@torch.inference_mode()
+def write(
+    net: Decoder, prompts: Sequence[Sequence[int]], most: int, choose: Choose
+) -> list[list[int]]:
+    """Token by token behind each of the B prompts, at most `most` tokens each.
+
+    choose  (logits (B,V), number of the token from 0) -> the token of every row (B,), -1 where the
+            row is finished; what it gives such a row later is not kept
+    """
+    device, longest = net.shared.weight.device, max(map(len, prompts))
+    # Prompts end together; what fills a short one on the left is seen by itself alone.
+    ids = torch.zeros(len(prompts), longest, dtype=torch.long, device=device)
+    real = torch.zeros(ids.shape, dtype=torch.bool, device=device)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = torch.tensor(list(prompt))
+        real[row, longest - len(prompt) :] = True
+    own = torch.eye(longest, dtype=torch.bool, device=device)
+    seen = own | (real[:, None, :] & torch.ones_like(own).tril())
+    caches = [Cache(longest + most) for _ in net.blocks]
+    h = net.trunk(ids, seen, caches)[:, -1]
+    written: list[list[int]] = [[] for _ in prompts]
+    going = [True] * len(prompts)
+    for number in range(most):
+        tokens = choose(net.logits(h).cpu().numpy(), number)
+        for row, token in enumerate(tokens.tolist()):
+            going[row] = going[row] and token >= 0
+            if going[row]:
+                written[row].append(token)
+        if not any(going) or number + 1 == most:
+            break
+        real = F.pad(real, (0, 1), value=True)
+        last = torch.from_numpy(tokens).long().clamp(min=0).to(device)
+        h = net.trunk(last[:, None], real[:, None], caches)[:, 0]
+    return written
+
+
+@torch.inference_mode()
+def token_nll(net: Decoder, ids: IntArray) -> Float[Tensor, "B T"]:
+    """Negative natural log-likelihood of tokens 1 on of rows (B,S), T = S - 1, float32."""
+    rows = torch.from_numpy(ids).long().to(net.shared.weight.device)
+    logits = net(rows[:, :-1])
+    return F.cross_entropy(logits.transpose(1, 2), rows[:, 1:], reduction="none").cpu()

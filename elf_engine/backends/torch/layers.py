@@ -87,17 +87,24 @@ def rotate(
 
 
 class Cache:
-    """Keys and values of the tokens that one attention layer has seen, (B, heads, N, head_dim)."""
+    """Keys and values of the tokens one attention layer has seen, at most `capacity` a row."""
 
-    def __init__(self) -> None:
-        self.seen: tuple[Tensor, Tensor] | None = None
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.size = capacity, 0
+        self._held: list[Tensor] = []
 
-    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def extend(
+        self, k: Float[Tensor, "B heads N W"], v: Float[Tensor, "B heads N W"]
+    ) -> tuple[Float[Tensor, "B heads K W"], Float[Tensor, "B heads K W"]]:
         """All keys and values, these last."""
-        if self.seen is not None:
-            k, v = torch.cat([self.seen[0], k], dim=2), torch.cat([self.seen[1], v], dim=2)
-        self.seen = k, v
-        return k, v
+        if not self._held:
+            shape = (*k.shape[:2], self.capacity, k.shape[3])
+            self._held = [k.new_empty(shape), v.new_empty(shape)]
+        start, self.size = self.size, self.size + k.shape[2]
+        for held, new in zip(self._held, (k, v), strict=True):
+            held[:, :, start : self.size] = new
+        keys, values = (held[:, :, : self.size] for held in self._held)
+        return keys, values
 
 
 class Attention(nn.Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -39,6 +39,10 @@ class About:
     def source(self, editor: str) -> str:
         """ "measured" on this model or "built in"."""
         return calibration.source(cast(Engine, self), editor)
+
+    def measurements(self, editor: str) -> list[Mapping[str, float]]:
+        """What was measured along the quality slider; see `calibration.measurements`."""
+        return calibration.measurements(self.path, editor)
 
     def effective_steps(self, spec: SampleSpec, strength: float) -> int:
         """Steps of `spec` a rewrite of this strength really runs."""

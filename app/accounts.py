@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elf_engine.errors import ElfError
-from elf_engine.model_dir import home
 
 SESSION_SECONDS = 7 * 24 * 3600
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -60,6 +59,8 @@ def _bytes(text: str) -> bytes:
 
 def default_file() -> Path:
     """Where `elf accounts` keeps accounts unless told otherwise."""
+    from elf_engine.model_dir import home  # numpy comes with it
+
     return home() / "accounts"
 
 

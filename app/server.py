@@ -88,7 +88,13 @@ def launch(
     _, url, _ = blocks.launch(
         server_name=host,
         server_port=port,
-        theme=gr.themes.Default(primary_hue="indigo", neutral_hue="slate"),
+        theme=gr.themes.Default(
+            primary_hue="indigo",
+            neutral_hue="slate",
+            # Of the fonts that come with Gradio; its half-bold ones lack most letters.
+            font=(gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700)), "sans-serif"),
+            font_mono=(gr.themes.LocalFont("IBM Plex Mono", weights=(400, 700)), "monospace"),
+        ),
         css=CSS.read_text("utf-8"),
         js=NAME_BOXES,
         prevent_thread_lock=not block,
@@ -141,7 +147,7 @@ def serve(
             service.settings_for("draft", model)  # a model that cannot be read stops us here
         else:
             print("No model is installed; `elf models list` shows what there is.", flush=True)
-        blocks = build(service, store, model, backend)
+        blocks = build(service, store, model, backend, log_out=access.hashes is not None)
         url = launch(blocks, host, port, block=False, access=access, service=service)
         print(f"ELF Studio is at {url}", flush=True)
         if model:

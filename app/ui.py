@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from app.about import Shelf
 from app.service import BACKENDS, Service
 from app.store import Store
 from app.tabs.api import Endpoints, Options
-from app.tabs.common import LiveRuns, Page, page_id
+from app.tabs.common import HIDDEN, LiveRuns, Page, page_id
 from app.tabs.compare import CompareTab
 from app.tabs.dials import EDITORS
 from app.tabs.history import HistoryTab
@@ -43,19 +44,24 @@ def build(
     model: str = "",
     backend: str = "torch",
     shelf: Shelf | None = None,
+    log_out: bool = False,
 ) -> gr.Blocks:
-    """The whole page over a service and a history. `model` "" takes the first there is."""
+    """The whole page over a service and a history. `model` "" takes the first there is; `log_out`
+    offers that, where people have logged in."""
     shelf = shelf or Shelf(lambda name: service.check(name, BACKENDS[0]))
     models = service.models()
     model = model or (models[0] if models else "")
     runs = LiveRuns()
     with gr.Blocks(title="ELF Studio", analytics_enabled=False, fill_width=True) as blocks:
-        with gr.Row(equal_height=True):
+        with gr.Row(elem_classes="elf-top"):
             with gr.Column(scale=3, min_width=280):
                 gr.HTML(
                     "<h1>ELF Studio</h1><p>Text out of noise: write, rewrite, translate.</p>",
                     elem_classes="elf-head",
                 )
+                if log_out:
+                    door = gr.HTML("", elem_id="elf-door")
+                    blocks.load(_door_html, None, door, **HIDDEN)
             chooser = gr.Dropdown(models, value=model or None, label="Model", min_width=180)
             device = gr.Dropdown(
                 [*BACKENDS], value=backend, label="Backend", min_width=120, filterable=False
@@ -65,9 +71,9 @@ def build(
             write = WriteTab(page, store, shelf)
             pairs = {kind.name: PairTab(page, kind) for kind in PAIR_KINDS}
             CompareTab(page, store, write)
-            ModelsTab(page, list(pairs.values()))
             HistoryTab(page, store, {**dict.fromkeys(EDITORS, write), **pairs})
-        Endpoints(service, shelf, Options(model=model, backend=backend))
+            ModelsTab(page, list(pairs.values()))
+        Endpoints(blocks, service, shelf, runs, Options(model=model, backend=backend))
         for pair in pairs.values():
             pair.send_to(write, "write")
 
@@ -82,3 +88,13 @@ def build(
         blocks.unload(leave)
     blocks.queue(default_concurrency_limit=None)
     return blocks
+
+
+def _door_html(request: gr.Request) -> str:
+    """Who is logged in, and the way out."""
+    name = getattr(request, "username", None)
+    who = f"<span>Logged in as {html.escape(name)}</span>" if name else ""
+    return (
+        f'<form method="post" action="/logout">{who}'
+        '<button class="elf-btn" type="submit">Log out</button></form>'
+    )

@@ -13,14 +13,15 @@ from app import service as events
 from app.about import Shelf
 from app.model_facts import check_task
 from app.service import Service
-from app.tabs.common import page_id
+from app.tabs.common import LiveRuns, page_id
 from app.tabs.knobs import random_seed
 from editors.models import task_of
-from editors.request import EditRequest, EditResult
+from editors.request import EditRequest, EditResult, Progress
 from elf_engine.config import from_dict
 from elf_engine.errors import ElfError
 
 Answer = list[dict[str, Any]]
+_LOOKS_EVERY = 0.5  # seconds, for a caller that has gone
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,13 @@ class Options:
 
 
 class Endpoints:
-    """Registers the endpoints. `default` holds the options of a call that names none."""
+    """Registers the endpoints. `default` holds the options of a call that names none. A call
+    whose caller has gone is stopped."""
 
-    def __init__(self, service: Service, shelf: Shelf, default: Options) -> None:
+    def __init__(
+        self, blocks: gr.Blocks, service: Service, shelf: Shelf, runs: LiveRuns, default: Options
+    ) -> None:
+        self.blocks, self.runs = blocks, runs
         self.service, self.shelf, self.default = service, shelf, default
         pairs = (self.translate, self.summarise, self.modernise)
         for fn in (self.draft, self.infill, self.rewrite, *pairs):
@@ -75,8 +80,8 @@ class Endpoints:
         """Rewrite the ranges `spans` of `text`, or each sentence; the ranges `locks` stay."""
 
         def edit() -> EditRequest:
-            ranges = {"spans": _ranges(spans), "locks": _ranges(locks)}
-            return EditRequest("rewrite", text, strength=strength, **ranges)
+            where, kept = _ranges(spans), _ranges(locks)
+            return EditRequest("rewrite", text, strength=strength, spans=where, locks=kept)
 
         return self._answer(edit, options, request)
 
@@ -107,11 +112,11 @@ class Endpoints:
         """The candidates: text, changes, seed, sample, id in the history, settings, warnings."""
         try:
             chosen = from_dict(Options, {**asdict(self.default), **(options or {})}, "options")
-            return self._run(make(), chosen, page_id(request))
+            return self._run(make(), chosen, request)
         except ElfError as error:  # goes to the caller as it is; nothing of a defect does
             raise gr.Error(str(error), print_exception=False) from error
 
-    def _run(self, edit: EditRequest, options: Options, owner: str) -> Answer:
+    def _run(self, edit: EditRequest, options: Options, request: gr.Request) -> Answer:
         check_task(self.service, options.model, task_of(edit.editor))
         spec = self.shelf.about(options.model).settings(edit.editor, options.quality)
         if options.seed and not options.seed.isdecimal():
@@ -124,16 +129,40 @@ class Endpoints:
             settings=replace(spec, seed=seed),
         )
         sent: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
-        self.service.submit(edit, options.model, options.backend, sent.put, owner=owner)
+        page = page_id(request)
+        job = self.service.submit(edit, options.model, options.backend, sent.put, owner=page)
+        call = f"call {id(job)}"
+        self.runs.start(page, call, job)
+        try:
+            return self._read(sent, lambda: self._gone(request.session_hash))
+        finally:
+            self.runs.end(page, call, job)
+
+    def _read(self, sent: queue.SimpleQueue[events.Event], gone: Callable[[], bool]) -> Answer:
         found: Answer = []
         while True:
-            match sent.get():
+            try:
+                event = sent.get(timeout=_LOOKS_EVERY)
+            except queue.Empty:
+                if gone():
+                    return found
+                continue
+            match event:
+                case Progress() if gone():
+                    return found
                 case events.Finished(result, id):
                     found.append(_told(result, id))
                 case events.Failed(message):
                     raise ElfError(message)
                 case events.Done(_):
                     return found
+
+    def _gone(self, session: str | None) -> bool:
+        """Whether nobody waits for the answer any more. Gradio does not tell its functions; its
+        queue marks the calls of a session whose connection has ended."""
+        calls = [e for worker in self.blocks._queue.active_jobs for e in worker or ()]
+        mine = [call for call in calls if call.session_hash == session]
+        return bool(mine) and not any(call.alive for call in mine)
 
 
 def _told(result: EditResult, id: str | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.tabs.common import caption_html, settings_line
+from app.tabs.common import caption_html, made_html, settings_line
 from app.tabs.diff import diff_html
 from app.tabs.write_ask import Task
 from editors.request import EditResult
@@ -71,8 +71,7 @@ def _card(task: Task, card: Card, number: int, tokens: Callable[[str], Sequence[
         f'<div class="elf-do">{_button("accept", "Accept", number)}'
         f"{_button('discard', 'Discard', number)}{_button('next', 'Next', number)}</div>"
         f"{_noise(steps, number, tokens)}"
-        f"<details><summary>How it was made</summary>"
-        f"{caption_html(lines, [])}</details>{caption_html([], list(result.warnings))}</li>"
+        f"{made_html(lines)}{caption_html([], list(result.warnings))}</li>"
     )
 
 
@@ -95,10 +94,10 @@ def _around(task: Task) -> tuple[str, str]:
     text = task.request.text
     left = text[max(0, task.start - _AROUND) : task.start]
     right = text[task.stop : task.stop + _AROUND]
-    dots = ("…" if task.start > _AROUND else "", "…" if len(text) - task.stop > _AROUND else "")
+    dots = ("…" if task.start > _AROUND else "", " …" if len(text) - task.stop > _AROUND else "")
     return (
         f'<span class="elf-around">{dots[0]}{html.escape(left)}</span>',
-        f'<span class="elf-around">{html.escape(right)}{dots[1]}</span>',
+        f'<span class="elf-around">{html.escape(right.rstrip())}{dots[1]}</span>',
     )
 
 

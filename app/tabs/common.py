@@ -35,6 +35,11 @@ def caption_html(lines: list[str], warnings: list[str]) -> str:
     return f'<div class="elf-caption">{"".join(parts)}</div>'
 
 
+def made_html(lines: list[str]) -> str:
+    """How a candidate was made, folded away."""
+    return f"<details><summary>How it was made</summary>{caption_html(lines, [])}</details>"
+
+
 def warn(message: str) -> None:
     """A notice in the page. Gradio renders notices as HTML, so the words are escaped here."""
     gr.Warning(html.escape(message), duration=8, title="ELF Studio")

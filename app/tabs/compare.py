@@ -27,8 +27,16 @@ from app.tabs.compare_html import (
     counts_html,
     progress_html,
 )
-from app.tabs.compare_knobs import GRID_KNOBS, ColumnKnobs, build_column, wire_column
+from app.tabs.compare_knobs import (
+    GRID_KNOBS,
+    OWN,
+    QUALITY,
+    ColumnKnobs,
+    build_column,
+    wire_column,
+)
 from app.tabs.download import download, made
+from app.tabs.history_view import account
 from app.tabs.knobs import seed_of, whole
 from app.tabs.pairs import Target, handed, handed_to
 from editors.request import EditRequest
@@ -38,6 +46,10 @@ EDITORS = ("translate", "summarise", "modernise", "draft", "infill", "rewrite")
 COLUMNS, GRID = "Columns", "Grid over two knobs"
 MOST_EACH = 4
 NAME = "compare"
+# The answers come below the columns' settings, out of sight on most screens.
+SHOW_ANSWERS = """
+() => { document.getElementById("compare-status")?.scrollIntoView({ block: "start" }); }
+"""
 _HELP = {
     "draft": "The text is continued; it may be empty.",
     "infill": "Mark each gap with [[2-6]] (2 to 6 tokens), [[4]] or [[]].",
@@ -48,6 +60,8 @@ _HELP = {
 
 class Prefers(Protocol):
     """Where a preference is kept: `app.store.Store`."""
+
+    def of(self, owner: str | None) -> Prefers: ...
 
     def prefer(self, id: str, on: bool = True) -> None: ...
 
@@ -92,9 +106,15 @@ class CompareTab:
                     elem_id="compare-text",
                 )
                 with gr.Row():
-                    self.run = gr.Button("Compare", variant="primary", elem_id="compare-run")
+                    self.run = gr.Button(
+                        "Compare", variant="primary", elem_id="compare-run", min_width=120
+                    )
                     self.stop = gr.Button(
-                        "Stop", variant="stop", interactive=False, elem_id="compare-stop"
+                        "Stop",
+                        variant="stop",
+                        interactive=False,
+                        elem_id="compare-stop",
+                        min_width=120,
                     )
             with gr.Column(scale=4, min_width=320):
                 with gr.Row():
@@ -118,8 +138,12 @@ class CompareTab:
                     [COLUMNS, GRID], value=COLUMNS, label="Layout", elem_id="compare-layout"
                 )
                 with gr.Row():
-                    self.wide = gr.Slider(1, MOST_COLUMNS, 2, step=1, label="Columns")
-                    self.each = gr.Slider(1, MOST_EACH, 1, step=1, label="Candidates each")
+                    self.wide = gr.Slider(
+                        1, MOST_COLUMNS, MOST_COLUMNS, step=1, label="Columns", min_width=150
+                    )
+                    self.each = gr.Slider(
+                        1, MOST_EACH, 1, step=1, label="Candidates each", min_width=150
+                    )
                 self.blind = gr.Checkbox(
                     False,
                     label="Blind: shuffle the answers and hide which is which until you reveal it",
@@ -129,7 +153,7 @@ class CompareTab:
     def _build_columns(self) -> None:
         with gr.Row(elem_classes="elf-side"):
             self.columns: list[ColumnKnobs] = [
-                build_column(self.page, i, i < 2) for i in range(MOST_COLUMNS)
+                build_column(self.page, i) for i in range(MOST_COLUMNS)
             ]
 
     def _build_grid(self) -> None:
@@ -162,12 +186,18 @@ class CompareTab:
                 filterable=False,
                 elem_id="compare-base",
             )
-            self.reveal = gr.Button("Reveal the names", visible=False, elem_id="compare-reveal")
+            self.reveal = gr.Button(
+                "Reveal the names", size="sm", visible=False, elem_id="compare-reveal"
+            )
             self.format = gr.Dropdown(
                 list(FORMATS), value="CSV", label="File type", min_width=110, filterable=False
             )
-            self.save = gr.Button("Download answers", elem_id="compare-save")
-            self.save_counts = gr.Button("Download counts", elem_id="compare-save-counts")
+            self.save = gr.Button(
+                "Download answers", size="sm", elem_id="compare-save", min_width=120
+            )
+            self.save_counts = gr.Button(
+                "Download counts", size="sm", elem_id="compare-save-counts", min_width=120
+            )
         self.table = gr.HTML("", elem_id="compare-table", js_on_load=TABLE_JS)
         self.counts = gr.HTML("", elem_id="compare-counts")
         self.file = gr.JSON(visible=False)
@@ -184,6 +214,7 @@ class CompareTab:
             **HIDDEN,
         )
         self.stop.click(self._stop, None, self.stop, queue=False, concurrency_limit=None, **HIDDEN)
+        self.run.click(None, None, None, js=SHOW_ANSWERS, **HIDDEN)
         self.base.input(self._rebase, [self.session, self.base], self.table, **HIDDEN)
         self.reveal.click(
             self._reveal, self.session, [self.table, self.counts, self.reveal], **HIDDEN
@@ -197,6 +228,8 @@ class CompareTab:
             [self.layout.input, self.wide.input], self._lay_out, [self.layout, self.wide], boxes,
             **HIDDEN,
         )  # fmt: skip
+        first = self.columns[0]
+        self.layout.input(self._grid_base, self.layout, [first.how, first.quality], **HIDDEN)
         strengths = [c.strength for c in self.columns]
         self.editor.input(self._kind, self.editor, [self.text, *strengths], **HIDDEN)
         models = [c.model for c in self.columns]
@@ -294,7 +327,9 @@ class CompareTab:
         session.comparison.revealed = True
         return session.table(), session.counts(), gr.update(visible=False)
 
-    def _act(self, session: Session | None, event: gr.EventData) -> dict[Any, Any]:
+    def _act(
+        self, session: Session | None, event: gr.EventData, request: gr.Request
+    ) -> dict[Any, Any]:
         """A button in the table. What the page sends is checked against what was shown."""
         data = event._data if isinstance(event._data, dict) else {}
         comparison = session.comparison if session else None
@@ -308,10 +343,12 @@ class CompareTab:
             text, id = answer.results[i].text, answer.ids[i]
             return handed(self.page, self.write, "write", text, id)
         if data.get("act") == "prefer":
-            self._prefer(session, comparison, place)
+            self._prefer(session, comparison, place, self.store.of(account(request)))
         return {self.table: session.table(), self.counts: session.counts()}
 
-    def _prefer(self, session: Session, comparison: Comparison, place: tuple[int, int]) -> None:
+    def _prefer(
+        self, session: Session, comparison: Comparison, place: tuple[int, int], store: Prefers
+    ) -> None:
         """Prefer a candidate, or take that back; the history keeps which it is."""
         before = comparison.preferred_id()
         again = comparison.preferred == place
@@ -321,7 +358,7 @@ class CompareTab:
         for id, on in ((before, False), (comparison.preferred_id(), True)):
             if id is not None:
                 try:
-                    self.store.prefer(id, on)
+                    store.prefer(id, on)
                 except ElfError as error:
                     warn(f"The preference is not in the history: {error}")
 
@@ -346,6 +383,11 @@ class CompareTab:
         many = 1 if grid else int(wide)
         boxes = [gr.update(visible=i < many) for i in range(MOST_COLUMNS)]
         return [gr.update(visible=grid), gr.update(visible=not grid), *boxes]
+
+    def _grid_base(self, layout: str) -> list[Any]:
+        """A grid varies the model's own settings unless a person chooses others."""
+        grid = layout == GRID
+        return [gr.update(value=OWN if grid else QUALITY), gr.update(visible=not grid)]
 
     def _kind(self, editor: str) -> list[Any]:
         strengths = [gr.update(visible=editor == "rewrite")] * MOST_COLUMNS

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from app.comparison import Answer, CompareRun, Comparison, letter
 from app.comparison_tally import Count
-from app.tabs.common import settings_line, status_html
+from app.tabs.common import caption_html, made_html, settings_line, status_html
 from app.tabs.diff import diff_html
 from editors.request import EditResult
 
@@ -109,9 +109,7 @@ def _caption(result: EditResult) -> str:
     line = f"seed {result.seed}, sample {result.index}, {result.seconds:.1f} s"
     lines = [line, settings_line(result.settings)]
     lines += [f"{name.replace('_', ' ')} {value:g}" for name, value in result.scores.items()]
-    parts = [f"<div>{html.escape(words)}</div>" for words in lines]
-    parts += [f'<div class="warn">Note: {html.escape(w)}</div>' for w in result.warnings]
-    return f'<div class="elf-caption">{"".join(parts)}</div>'
+    return caption_html([], list(result.warnings)) + made_html(lines)
 
 
 def counts_html(counts: Sequence[Count]) -> str:

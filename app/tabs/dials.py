@@ -17,6 +17,7 @@ import gradio as gr
 from app.about import About, Shelf
 from app.tabs.common import HIDDEN, guarded
 from app.tabs.knobs import GRIDS, MOST_CANDIDATES, SAMPLERS, number, random_seed, seed_of, whole
+from app.tabs.measured import measured_line
 from app.tabs.write_ask import Length, Wishes, in_words
 from elf_engine.config import SampleSpec
 from elf_engine.errors import ElfError
@@ -148,9 +149,12 @@ def meaning_html(values: Mapping[str, Any], model: str, about: About) -> str:
     quality = number("quality", values["quality"])
     words = next(words for end, words in _MEANINGS if quality <= end)
     used: dict[str, list[str]] = {}
+    own = by_hand(values)
     for editor, title in EDITORS.items():
-        line = _used(spec_of(values, about, editor), by_hand(values))
-        used.setdefault(line, []).append(title)
+        line = _used(spec_of(values, about, editor), own)
+        # A knob turned by hand leaves the measured points.
+        found = "" if own else measured_line(about.measurements(editor), quality)
+        used.setdefault(f"{line}; {found}" if found else line, []).append(title)
     lines = "".join(
         f"<div><b>{', '.join(titles)}</b>: {html.escape(line)}</div>"
         for line, titles in used.items()
@@ -186,8 +190,8 @@ def told_html(values: Mapping[str, Any], about: About) -> str:
     words = "keeps every word" if strength == 0 else "stays close" if strength < 0.4 else "freer"
     words = "writes it anew" if strength == 1 else words
     return (
-        f'<div class="elf-caption">Strength {strength:g} {words}; '
-        f"it runs {run} of the {spec.steps} steps.</div>"
+        f'<div class="elf-caption">Strength {strength:g} {words}: '
+        f"{run} of the {spec.steps} steps are run.</div>"
     )
 
 

@@ -84,7 +84,7 @@ class HistoryTab:
             elem_id="history-table",
             buttons=[],
             max_chars=90,
-            column_widths=["32%", "9%", "9%", "10%", "10%", "15%", "15%"],
+            column_widths=["35%", "9%", "13%", "11%", "22%", "10%"],
         )
 
     def _build_detail(self) -> None:

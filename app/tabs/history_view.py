@@ -15,7 +15,7 @@ from app.tabs.diff import diff_html
 from app.verify import Verdict
 from editors.request import EditRequest
 
-COLUMNS = ["Text", "Marks", "Editor", "Model", "Seed", "Time (UTC)", "Id"]
+COLUMNS = ["Text", "Marks", "Editor", "Model", "Time (UTC)", "Id"]
 ON_THE_PAGE = {"editor", "text", "count", "first", "length", "settings", "texts_every_step"}
 ON_THE_PAGE |= {"quality"}  # already in the settings that were used
 
@@ -42,7 +42,7 @@ def row(g: Generation) -> list[str]:
     """A result as cells under COLUMNS; the id comes last."""
     when = g.created_utc[:16].replace("T", " ")
     marks = ["★"] * g.starred + ["✓"] * g.preferred + [f"#{tag}" for tag in g.tags]
-    return [start(g.output, 100), " ".join(marks), g.editor, g.model, str(g.seed), when, g.id]
+    return [start(g.output, 100), " ".join(marks), g.editor, g.model, when, g.id]
 
 
 def start(text: str, most: int) -> str:

@@ -86,15 +86,17 @@ class PairTab:
         defaults = self._defaults(str(page.model.value))
         with (
             gr.Tab(kind.title, id=kind.name) as self.tab,
-            gr.Row(elem_classes="elf-columns"),
+            gr.Row(elem_classes="elf-write elf-pair"),
         ):
-            with gr.Column(scale=4, min_width=320):
-                self._build_left(defaults)
-            with gr.Column(scale=7, min_width=320):
-                self._build_right()
+            with gr.Column(elem_classes="elf-area-text"):
+                self._build_text()
+            with gr.Column(elem_classes="elf-area-cards"):
+                self._build_cards()
+            with gr.Column(elem_classes="elf-area-knobs"):
+                self._build_knobs(defaults)
         self._wire()
 
-    def _build_left(self, defaults: SampleSpec) -> None:
+    def _build_text(self) -> None:
         kind = self.kind
         self.text = gr.Textbox(
             label=kind.label,
@@ -105,11 +107,19 @@ class PairTab:
             elem_id=f"{kind.name}-text",
         )
         with gr.Row():
-            self.run = gr.Button(kind.title, variant="primary", elem_id=f"{kind.name}-run")
-            self.stop = gr.Button(
-                "Stop", variant="stop", interactive=False, elem_id=f"{kind.name}-stop"
+            self.run = gr.Button(
+                kind.title, variant="primary", elem_id=f"{kind.name}-run", min_width=120
             )
-        orders = [_BY_FIT, _BY_SAMPLE]
+            self.stop = gr.Button(
+                "Stop",
+                variant="stop",
+                interactive=False,
+                elem_id=f"{kind.name}-stop",
+                min_width=120,
+            )
+
+    def _build_knobs(self, defaults: SampleSpec) -> None:
+        kind, orders = self.kind, [_BY_FIT, _BY_SAMPLE]
         self.rank = gr.Radio(
             [*orders, _BY_DISTANCE] if kind.name == "modernise" else orders,
             value="fit",
@@ -117,7 +127,7 @@ class PairTab:
         )
         self.knobs: Knobs = build_knobs(kind.name, defaults)
 
-    def _build_right(self) -> None:
+    def _build_cards(self) -> None:
         name = self.kind.name
         self.notice = gr.HTML("", elem_id=f"{name}-notice")
         self.status = gr.HTML(
@@ -289,14 +299,14 @@ class PairView(RunView):
     def _place(self, result: EditResult) -> int:
         return len(self.results)
 
-    def _lines(self, result: EditResult, place: int) -> list[str]:
-        return [*rank_lines(self.request.rank, result, place), *super()._lines(result, place)]
+    def _first_lines(self, result: EditResult, place: int) -> list[str]:
+        return rank_lines(self.request.rank, result, place)
 
 
 def rank_lines(rank: str, result: EditResult, place: int) -> list[str]:
     """What put the candidate in its place, in words."""
     if rank == "fit" and "fit" in result.scores:
-        return [f"rank {place + 1}: {result.scores['fit']:.2f} nats a token (nearer 0 is likelier)"]
+        return [f"rank {place + 1}: {result.scores['fit']:.2f} nats a token; nearer 0 is likelier"]
     if "chrf" in result.scores:
         rank = f"rank {place + 1}: " if rank == "distance" else ""
         edits = int(result.scores["word_edits"])

@@ -71,7 +71,7 @@ class Presets:
 
     def _apply(self, name: str | None, request: gr.Request) -> Any:
         found = guarded(lambda: self._mine(request).presets(self.editor), [])
-        settings = next((preset.settings for preset in found if preset.name == name), {})
+        settings: dict[str, Any] = next((p.settings for p in found if p.name == name), {})
         return [settings.get(held, gr.skip()) for held in self.widgets]
 
     def _delete(self, name: str | None, request: gr.Request) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from app import service as events
-from app.tabs.common import caption_html, settings_line, status_html, warn
+from app.tabs.common import caption_html, made_html, settings_line, status_html, warn
 from editors.request import EditRequest, EditResult, Progress
 
 
@@ -125,10 +125,15 @@ class RunView:
         self.results[place] = result
         self.ids[place] = id
         c = self.panel.candidates[place]
-        lines = self._lines(result, place)
+        first = self._first_lines(result, place)
+        made = [
+            f"seed {result.seed}, sample {result.index}, {result.seconds:.1f} s, "
+            f"{result.model} on {result.backend}",
+            settings_line(result.settings),
+        ]
         return {
             c.text: gr.update(value=result.text, elem_classes=""),
-            c.caption: caption_html(lines, list(result.warnings)),
+            c.caption: caption_html(first, list(result.warnings)) + made_html(made),
             c.use: gr.update(interactive=True),
             self.panel.ids: list(self.ids),
         }
@@ -140,12 +145,8 @@ class RunView:
             place = next(i for i in range(self.request.count) if i not in self.results)
         return place
 
-    def _lines(self, result: EditResult, place: int) -> list[str]:
-        return [
-            f"seed {result.seed}, sample {result.index}, {result.seconds:.1f} s, "
-            f"{result.model} on {result.backend}",
-            settings_line(result.settings),
-        ]
+    def _first_lines(self, result: EditResult, place: int) -> list[str]:
+        return []
 
     def _end(self, stopped: bool) -> dict[Any, Any]:
         self.done = True

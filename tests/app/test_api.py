@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.app.browser import Site
+from tests.app.browser import Site, wait_for
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -32,6 +32,28 @@ def test_the_documents_example(site: Site, capsys: pytest.CaptureFixture[str]) -
     kept = site.store.get(names["english"][0]["id"])
     assert (kept.editor, kept.input) == ("translate", "Das Haus ist alt.")
     assert site.store.get(names["filled"][0]["id"]).editor == "infill"
+
+
+def test_a_caller_that_goes_stops_its_run(site: Site) -> None:
+    text = "gate of one who left"
+    with httpx.Client(base_url=site.url, timeout=60) as client:
+        given = {"data": [text, 0, {"seed": "7"}]}
+        event = client.post("gradio_api/call/draft", json=given).json()["event_id"]
+        with client.stream("GET", f"gradio_api/call/draft/{event}"):
+            site.world.gate.release()
+            assert wait_for(lambda: (text, 1) in site.world.steps_made)
+    assert wait_for(lambda: site.service.metrics()["stopped"] > 0 or _let_go(site))
+    assert text in site.world.closed
+    assert (text, 6) not in site.world.steps_made
+    assert site.store.list(limit=1)[0].input != text
+
+
+def _let_go(site: Site) -> bool:
+    """One more step, taken only when the run does not end by itself within a second."""
+    ended = wait_for(lambda: site.service.metrics()["stopped"] > 0, seconds=1.0)
+    if not ended:
+        site.world.gate.release()
+    return ended
 
 
 def test_health_and_metrics(site: Site) -> None:

@@ -24,6 +24,7 @@ def answers(page: Page) -> Locator:
 def choose(page: Page, label: str, option: str, within: str = "body") -> None:
     page.locator(within).get_by_label(label, exact=True).click()
     page.get_by_role("option", name=option, exact=True).click()
+    expect(page.get_by_role("option")).to_have_count(0)
 
 
 def columns(page: Page, many: int) -> None:
@@ -157,7 +158,9 @@ def test_blind_until_revealed(visit: Visit, tmp_path: Path) -> None:
         page.locator("#compare-reveal").click()
         name = answers(page).nth(0).locator("h3 + p")
         expect(name).to_have_text(re.compile("starter|other"))
-        row = page.locator("#compare-counts tbody tr").filter(has_text=name.inner_text())
+        row = page.locator("#compare-counts tbody tr").filter(
+            has=page.get_by_text(name.inner_text(), exact=True)
+        )
         expect(row.locator("td").nth(2)).to_have_text(str(turn))
     counts = page.locator("#compare-counts tbody td:nth-child(3)").all_inner_texts()
     assert sum(map(int, counts)) == 2, "each preference was blind"

@@ -136,7 +136,7 @@ def test_a_sorted_row_is_the_row_that_is_shown_and_restored(history: Open) -> No
     history.add("something newer", spec=replace(SPEC, seed=1))
     history.click("newest")
     expect(history.row(kept.id)).to_be_visible()
-    head = page.locator('#history-table [role="columnheader"]').filter(has_text="Seed").first
+    head = page.locator('#history-table [role="columnheader"]').filter(has_text="Text").first
     head.hover()
     head.get_by_label("Open cell menu").click()
     page.get_by_text("Sort ascending").click()

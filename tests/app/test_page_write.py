@@ -73,7 +73,7 @@ def test_rewrite_keeps_words_and_says_its_steps(visit: Visit, site: Site) -> Non
     number = page.get_by_label("number input for Strength of a rewrite")
     number.fill("0.35")
     number.press("Tab")
-    expect(page.locator("#write-told")).to_contain_text("runs 3 of the 6 steps")
+    expect(page.locator("#write-told")).to_contain_text("3 of the 6 steps are run")
     page.get_by_label("Words a rewrite keeps").fill("stands, Clara")
     select(page, "It stands on the hill.")
     page.keyboard.press("Control+Shift+Enter")

@@ -180,6 +180,10 @@ def test_the_named_endpoints(visit: Visit, site: Site) -> None:
         "A big house", 0.3, [[2, 5]], None, {"model": "other"}, api_name="/rewrite"
     )
     assert (other["text"], other["model"]) == ("A lovely 0 house", "other")
+    for editor in ("translate", "summarise", "modernise"):
+        (made,) = client.predict("Ein Haus", {"quality": 1}, api_name=f"/{editor}")
+        kept = site.store.get(made["id"])
+        assert (kept.editor, kept.output) == (editor, made["text"])
     for options, message in (({"model": "/etc"}, "not installed"), ({"steps": 3}, "unknown key")):
         with pytest.raises(Exception, match=message):
             client.predict("A", 0, options, api_name="/draft")

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from elf_engine import decoder_dir, noise
+from elf_engine import backends, decoder_dir, noise
+from elf_engine.backends.protocol import LeftToRight
 from elf_engine.config import DecoderConfig, DecodeSpec, SampleSpec
 from elf_engine.errors import ElfError
 from elf_engine.layout import Batch, Row, bucket, pad_rows
@@ -50,7 +50,7 @@ class DecoderEngine:
     tokenizer: Tokenizer
     model_hash: str
     path: Path | None
-    net: Any
+    net: LeftToRight
     decoding: DecodeSpec = field(default_factory=DecodeSpec)
 
     @classmethod
@@ -58,14 +58,7 @@ class DecoderEngine:
         """Load a directory, on the device PyTorch is to use. Raises ElfError when it is damaged or
         PyTorch is missing."""
         files = decoder_dir.load(path)
-        try:
-            from elf_engine.backends.torch import backend, decoder
-        except ImportError as error:
-            raise ElfError(
-                f"a baseline needs {error.name}; run: pip install -e '.[torch]'"
-            ) from error
-        device, kind = backend.choose_device(), backend.DTYPES[dtype]
-        net = decoder.load_decoder(files.config.network, files.weights, device, kind)
+        net = backends.load_decoder(files.config.network, files.weights, dtype)
         tokenizer = load_tokenizer(files.config.tokenizer, files.path)
         return cls(files.config, tokenizer, files.hash, files.path, net)
 
@@ -142,8 +135,6 @@ class DecoderEngine:
     def _go_on(
         self, prompts: list[list[int]], uniforms: list[NumpyArray], least: list[int]
     ) -> list[list[int]]:
-        from elf_engine.backends.torch.decoder import write
-
         most, eos = [len(u) for u in uniforms], self.tokenizer.eos_id
         layout = self.config.layout
         silent = {self.tokenizer.pad_id, MASK_ID, layout.sep_id, *layout.tasks.values()} - {eos, -1}
@@ -156,7 +147,7 @@ class DecoderEngine:
             tokens = pick(logits, u, self.decoding)
             return np.where(ended | (tokens == eos), -1, tokens).astype(np.int32)
 
-        return write(self.net, prompts, max(most), choose)
+        return self.net.write(prompts, max(most), choose)
 
 
 def free_regions(batch: Batch, row: int) -> list[tuple[int, int]]:

@@ -7,11 +7,14 @@ which `jax.numpy` and `torch` share.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from elf_engine.config import ModelConfig
-from elf_engine.types import Array, NumpyArray, Weights
+from elf_engine.config import DecoderSpec, ModelConfig
+from elf_engine.types import Array, FloatArray, IntArray, NumpyArray, Weights
+
+Choose = Callable[[NumpyArray, int], IntArray]
+DecoderFactory = Callable[[DecoderSpec, Weights, str], "LeftToRight"]
 
 
 @runtime_checkable
@@ -27,6 +30,23 @@ class Network(Protocol):
     def logits(self, z: Array, w: Array, valid: Array | None) -> Array:
         """Decode mode: token logits (B,S,V) float32 of z (B,S,D) at t = 1 with zero
         self-condition."""
+        ...
+
+
+@runtime_checkable
+class LeftToRight(Protocol):
+    """A loaded autoregressive baseline. Only NumPy arrays go in and out."""
+
+    def write(self, prompts: Sequence[Sequence[int]], most: int, choose: Choose) -> list[list[int]]:
+        """Token by token behind each of the B prompts, at most `most` tokens each.
+
+        choose  (logits (B,V) float32, number of the token from 0) -> the token of every row (B,),
+                -1 where the row is finished; what it gives such a row later is not kept
+        """
+        ...
+
+    def token_nll(self, ids: IntArray) -> FloatArray:
+        """Negative natural log-likelihood of tokens 1 on of rows (B,S), (B,S-1)."""
         ...
 
 

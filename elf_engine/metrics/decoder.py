@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from elf_engine import decoder_dir, model_dir
+from elf_engine import backends, decoder_dir, model_dir
+from elf_engine.backends.protocol import LeftToRight
 from elf_engine.config import DecoderConfig
 from elf_engine.errors import ElfError
 from elf_engine.metrics.perplexity import Float, batches, padded
@@ -25,7 +25,7 @@ class DecoderScorer:
 
     unit = "subword"
 
-    def __init__(self, config: DecoderConfig, net: Any, tokenizer: Tokenizer) -> None:
+    def __init__(self, config: DecoderConfig, net: LeftToRight, tokenizer: Tokenizer) -> None:
         self.name = config.name
         self._net, self._tokenizer = net, tokenizer
         self._window = config.network.max_length + 1  # the last token is only predicted
@@ -38,8 +38,6 @@ class DecoderScorer:
 
     def token_nll(self, texts: Sequence[str]) -> list[Float]:
         """Negative natural log-likelihood of every token of each text, and of the EOS behind it."""
-        from elf_engine.backends.torch.decoder import token_nll
-
         eos = self._tokenizer.eos_id
         rows = [[eos, *self._tokenizer.encode(text), eos] for text in texts]
         found = [np.zeros(len(row) - 1) for row in rows]
@@ -48,7 +46,7 @@ class DecoderScorer:
         pieces = [rows[i][start:stop] for i, start, stop, _ in windows]
         for chosen in batches(list(range(len(pieces))), pieces):
             ids, _ = padded([pieces[k] for k in chosen], eos)
-            losses = token_nll(self._net, ids.astype(np.int32)).numpy().astype(np.float64)
+            losses = self._net.token_nll(ids.astype(np.int32)).astype(np.float64)
             for own, k in zip(losses, chosen, strict=True):
                 i, start, stop, fresh = windows[k]
                 found[i][fresh - 1 : stop - 1] = own[fresh - 1 - start : stop - 1 - start]
@@ -69,16 +67,7 @@ def _windows(size: int, most: int) -> list[tuple[int, int, int]]:
 def read(path: Path) -> DecoderScorer:
     """A scorer from a directory. Raises ElfError when it is damaged or PyTorch is missing."""
     files = decoder_dir.load(path)
-    try:
-        import torch
-
-        from elf_engine.backends.torch.backend import choose_device
-        from elf_engine.backends.torch.decoder import load_decoder
-    except ImportError as error:
-        raise ElfError(
-            f"a scoring model needs {error.name}; run: pip install -e '.[torch]'"
-        ) from error
-    net = load_decoder(files.config.network, files.weights, choose_device(), torch.float32)
+    net = backends.load_decoder(files.config.network, files.weights)
     return DecoderScorer(files.config, net, load_tokenizer(files.config.tokenizer, files.path))
 
 

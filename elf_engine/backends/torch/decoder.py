@@ -5,22 +5,23 @@ one token table that reads and names tokens (Press and Wolf 2017).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from elf_engine.backends.protocol import Choose
+from elf_engine.backends.torch.backend import DTYPES, choose_device
 from elf_engine.backends.torch.layers import Block, Cache, RmsNorm, rope_table
 from elf_engine.backends.torch.weights import load
 from elf_engine.config import DecoderSpec
 from elf_engine.errors import ElfError
-from elf_engine.types import IntArray, NumpyArray, Weights
+from elf_engine.types import FloatArray, IntArray, Weights
 
 # Rotations are kept for lengths that are a multiple of this.
 ROPE_STRIDE = 64
-Choose = Callable[[NumpyArray, int], IntArray]
 
 
 class Decoder(nn.Module):
@@ -84,45 +85,59 @@ def load_decoder(
     return load(module, weights, device, dtype, "network")
 
 
-@torch.inference_mode()
-def write(
-    net: Decoder, prompts: Sequence[Sequence[int]], most: int, choose: Choose
-) -> list[list[int]]:
-    """Token by token behind each of the B prompts, at most `most` tokens each.
+def make_decoder(spec: DecoderSpec, weights: Weights, dtype: str) -> TorchDecoder:
+    """See `protocol.DecoderFactory`."""
+    return TorchDecoder(load_decoder(spec, weights, choose_device(), DTYPES[dtype]))
 
-    choose  (logits (B,V), number of the token from 0) -> the token of every row (B,), -1 where the
-            row is finished; what it gives such a row later is not kept
-    """
-    device, longest = net.shared.weight.device, max(map(len, prompts))
-    # Prompts end together; what fills a short one on the left is seen by itself alone.
-    ids = torch.zeros(len(prompts), longest, dtype=torch.long, device=device)
-    real = torch.zeros(ids.shape, dtype=torch.bool, device=device)
+
+class TorchDecoder:
+    """`protocol.LeftToRight` over the module."""
+
+    def __init__(self, module: Decoder) -> None:
+        self.module = module
+
+    @torch.inference_mode()
+    def write(self, prompts: Sequence[Sequence[int]], most: int, choose: Choose) -> list[list[int]]:
+        """See `protocol.LeftToRight.write`."""
+        net, longest = self.module, max(map(len, prompts))
+        ids, seen, real = _left_padded(prompts, net.shared.weight.device)
+        caches = [Cache(longest + most) for _ in net.blocks]
+        h = net.trunk(ids, seen, caches)[:, -1]
+        written: list[list[int]] = [[] for _ in prompts]
+        going = [True] * len(prompts)
+        for number in range(most):
+            tokens = choose(net.logits(h).cpu().numpy(), number)
+            for row, token in enumerate(tokens.tolist()):
+                going[row] = going[row] and token >= 0
+                if going[row]:
+                    written[row].append(token)
+            if not any(going) or number + 1 == most:
+                break
+            real = F.pad(real, (0, 1), value=True)
+            last = torch.from_numpy(tokens).long().clamp(min=0).to(ids.device)
+            h = net.trunk(last[:, None], real[:, None], caches)[:, 0]
+        return written
+
+    @torch.inference_mode()
+    def token_nll(self, ids: IntArray) -> FloatArray:
+        """See `protocol.LeftToRight.token_nll`."""
+        rows = torch.from_numpy(ids).long().to(self.module.shared.weight.device)
+        logits = self.module(rows[:, :-1])
+        nll = F.cross_entropy(logits.transpose(1, 2), rows[:, 1:], reduction="none")
+        return nll.cpu().numpy()
+
+
+def _left_padded(
+    prompts: Sequence[Sequence[int]], device: torch.device
+) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S S"], Bool[Tensor, "B S"]]:
+    """Ids of prompts that end together, which positions each one sees, and which are no filling;
+    filling is seen by itself alone."""
+    longest = max(map(len, prompts))
+    ids = torch.zeros(len(prompts), longest, dtype=torch.long)
+    real = torch.zeros(ids.shape, dtype=torch.bool)
     for row, prompt in enumerate(prompts):
         ids[row, longest - len(prompt) :] = torch.tensor(list(prompt))
         real[row, longest - len(prompt) :] = True
-    own = torch.eye(longest, dtype=torch.bool, device=device)
+    own = torch.eye(longest, dtype=torch.bool)
     seen = own | (real[:, None, :] & torch.ones_like(own).tril())
-    caches = [Cache(longest + most) for _ in net.blocks]
-    h = net.trunk(ids, seen, caches)[:, -1]
-    written: list[list[int]] = [[] for _ in prompts]
-    going = [True] * len(prompts)
-    for number in range(most):
-        tokens = choose(net.logits(h).cpu().numpy(), number)
-        for row, token in enumerate(tokens.tolist()):
-            going[row] = going[row] and token >= 0
-            if going[row]:
-                written[row].append(token)
-        if not any(going) or number + 1 == most:
-            break
-        real = F.pad(real, (0, 1), value=True)
-        last = torch.from_numpy(tokens).long().clamp(min=0).to(device)
-        h = net.trunk(last[:, None], real[:, None], caches)[:, 0]
-    return written
-
-
-@torch.inference_mode()
-def token_nll(net: Decoder, ids: IntArray) -> Float[Tensor, "B T"]:
-    """Negative natural log-likelihood of tokens 1 on of rows (B,S), T = S - 1, float32."""
-    rows = torch.from_numpy(ids).long().to(net.shared.weight.device)
-    logits = net(rows[:, :-1])
-    return F.cross_entropy(logits.transpose(1, 2), rows[:, 1:], reduction="none").cpu()
+    return ids.to(device), seen.to(device), real.to(device)

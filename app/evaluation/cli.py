@@ -210,6 +210,27 @@ def suite(**given: Any) -> None:
     write(run_suite_command(given))
 
 
+@cli.command()
+@click.argument("model")
+@click.argument("opponent")
+@click.option("--limit", "-n", type=click.IntRange(min=2), default=64, show_default=True)
+@click.option("--only", multiple=True, help="Parts: translate, summarise, modernise, drafts.")
+@click.option("--steps", default="1,2,4,8,16,32,64", show_default=True, help="Of the ELF model.")
+@click.option("--scorer", default="ngram", show_default=True, help="Judge of drafts.")
+@click.option("--training-limit", type=click.IntRange(min=1), default=200_000, show_default=True)
+@click.option("--results", type=_PATH, help="Result file. Default: docs/results/duel-....json.")
+@click.option("--samples", type=_PATH, help="Folder of samples, to continue.")
+@_BACKEND
+@_SPLIT
+@_DATA
+@_SEED
+def duel(**given: Any) -> None:
+    """Measure the ELF model MODEL against the autoregressive OPPONENT, by score and by time."""
+    from app.evaluation.measure import run_duel_command
+
+    write(run_duel_command(given))
+
+
 def main() -> None:
     """The `elf-eval` script."""
     cli.main(prog_name="elf-eval")

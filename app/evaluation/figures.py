@@ -83,10 +83,44 @@ def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
         if frontier:
             _name_points(axes, line, xs, ys, main)
     _finish(axes, result, x, quality)
+    return _save(figure, folder, str(result["name"]))
+
+
+def draw_duel(result: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Draw the figures of a duel, score against time; returns the files written."""
+    written: list[Path] = []
+    for part in result["figures"]:
+        figure, axes = _canvas()
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for point in part["points"]:
+            if point["value"] is not None:
+                found.setdefault(point["line"], []).append(point)
+        for (name, line), (marker, dash, grey) in zip(
+            found.items(), itertools.cycle(STYLES), strict=False
+        ):
+            xs, ys = [p["seconds"] for p in line], [p["value"] for p in line]
+            low = [max(0.0, p["value"] - p["low"]) for p in line]
+            high = [max(0.0, p["high"] - p["value"]) for p in line]
+            axes.errorbar(
+                xs, ys, yerr=[low, high], marker=marker, linestyle=dash, color=grey,
+                linewidth=1.4, markersize=6, elinewidth=0.6, capsize=2, label=name,
+            )  # fmt: skip
+            for point, x, y in zip(line, xs, ys, strict=True):
+                place = {"xytext": (4, 4), "textcoords": "offset points", "fontsize": 7}
+                axes.annotate(point["name"], (x, y), **place)
+        axes.set_xscale("log")
+        _frame(axes, "seconds a sample (median); numbers are network steps", label(part["score"]))
+        axes.set_title(f"{part['title']}, {result['model']}", fontsize=9)
+        axes.legend(fontsize=7, frameon=False)
+        written += _save(figure, folder, f"{result['name']}-{part['part']}")
+    return written
+
+
+def _save(figure: Any, folder: Path, name: str) -> list[Path]:
     written = []
     folder.mkdir(parents=True, exist_ok=True)
     for kind in ("png", "svg"):
-        file = folder / f"{result['name']}.{kind}"
+        file = folder / f"{name}.{kind}"
         # Nothing that changes from run to run goes into the files.
         plain = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
         figure.savefig(file, metadata=plain)
@@ -152,12 +186,16 @@ def _name_points(
         axes.annotate(text, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=7)
 
 
-def _finish(axes: Any, result: Mapping[str, Any], x: str, y: str) -> None:
-    axes.set_xlabel(label(x))
-    axes.set_ylabel(label(y))
+def _frame(axes: Any, x: str, y: str) -> None:
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
     axes.grid(True, linewidth=0.3, color="#cccccc")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def _finish(axes: Any, result: Mapping[str, Any], x: str, y: str) -> None:
+    _frame(axes, label(x), label(y))
     if x == "steps":
         values = sorted({int(p["settings"]["steps"]) for p in result["points"]})
         axes.set_xscale("log", base=2)

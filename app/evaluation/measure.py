@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from app.evaluation.calibrate import config as calibration_config
 from app.evaluation.calibrate import write_calibration
 from app.evaluation.config import read_yaml
 from app.evaluation.data import data_directory, training_texts
+from app.evaluation.duel import PARTS as DUEL_PARTS
+from app.evaluation.duel import Duel, run_duel
 from app.evaluation.generate import Job, check_settings, parse_setting
 from app.evaluation.report import suite_section
 from app.evaluation.scorers import load_scorer
@@ -98,6 +101,41 @@ def run_suite_command(given: Mapping[str, Any]) -> str:
     results.save(target, found)
     warn(str(target))
     return suite_section(found)
+
+
+def run_duel_command(given: Mapping[str, Any]) -> str:
+    """Run a duel and save its result file; returns its tables."""
+    backend, data = given["backend"] or default_backend(), data_directory(given["data"])
+    opponent = baseline(given["opponent"])
+    if opponent is None:
+        raise ElfError(
+            f"'{given['opponent']}' holds no autoregressive model; make one with: "
+            "elf-train baseline, then elf-train export"
+        )
+    if baseline(given["model"]) is not None:
+        raise ElfError(f"'{given['model']}' is autoregressive; the first model is an ELF one")
+    if given["scorer"] == given["opponent"]:
+        raise ElfError("a model is no judge of itself; choose another --scorer")
+    engine = load_engine(given["model"], backend)
+    job = Job("translate", split=given["split"], limit=given["limit"], seed=given["seed"])
+    folder = given["samples"] or (
+        Path("runs/evaluation") / f"duel-{engine.config.name}-{opponent.config.name}"
+    )
+    tools = judge(engine, given["scorer"], given["training_limit"], data, given["seed"])
+    steps = tuple(_steps(given["steps"]))
+    duel = Duel(engine, opponent, replace(job, backend=backend), data, folder, tools, steps, warn)
+    found = run_duel(duel, given["only"] or tuple(DUEL_PARTS), _command())
+    target = given["results"] or Path("docs/results") / f"{found['name']}.json"
+    results.save(target, found)
+    warn(str(target))
+    return suite_section(found)
+
+
+def _steps(text: str) -> list[int]:
+    _, values = parse_setting(f"steps={text}")
+    for value in values:
+        check_settings({"steps": value})
+    return sorted(set(values))
 
 
 def judge(engine: Any, scorer: str, texts: int, data: Path, seed: int) -> scoring.Tools:

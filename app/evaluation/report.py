@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.evaluation import results
-from app.evaluation.figures import draw, label
+from app.evaluation.figures import draw, draw_duel, label
 from app.evaluation.tables import interval, markdown, number
 from elf_engine.errors import ElfError
 
@@ -53,6 +53,10 @@ def report(folder: Path, page: Path) -> list[Path]:
     for result in found:
         if result["kind"] == "suite":
             parts.append(suite_section(result))
+        elif result["kind"] == "duel":
+            drawn = draw_duel(result, folder)
+            written += drawn
+            parts.append(suite_section(result, [f"{shown}/{file.name}" for file in drawn]))
         else:
             drawn = draw(result, folder)
             written += drawn
@@ -62,9 +66,9 @@ def report(folder: Path, page: Path) -> list[Path]:
     return [page, *written]
 
 
-def suite_section(result: Mapping[str, Any]) -> str:
-    """Every table of a suite."""
-    parts = [f"## {result['name']}\n"]
+def suite_section(result: Mapping[str, Any], files: Sequence[str] = ()) -> str:
+    """Every table of a suite or duel, after its figures."""
+    parts = [f"## {result['name']}\n", *_pictures(files, result["name"])]
     for table in result["tables"]:
         rows = [[_cell(value) for value in row] for row in table["rows"]]
         parts += [f"### {table['title']}\n", markdown(table["header"], rows)]
@@ -76,10 +80,7 @@ def sweep_section(result: Mapping[str, Any], files: Sequence[str]) -> str:
     """A sweep's figure and table."""
     title = f"## {_TITLES[result['figure']]}: {result['task']} ({result['name']})\n"
     parts = [title]
-    pictures = [file for file in files if file.endswith(".png")]
-    for file in pictures:
-        parts.append(f"![{_TITLES[result['figure']]}, {result['task']}]({file})\n")
-        parts.append(f"[As SVG]({file.removesuffix('png')}svg)\n")
+    parts += _pictures(files, f"{_TITLES[result['figure']]}, {result['task']}")
     names = list(result["points"][0]["settings"])
     scores = [
         name
@@ -94,6 +95,14 @@ def sweep_section(result: Mapping[str, Any], files: Sequence[str]) -> str:
     ]
     header = [*(label(name) for name in names), *(label(name) for name in scores), "s a sample"]
     return "\n".join([*parts, markdown(header, rows), provenance(result)])
+
+
+def _pictures(files: Sequence[str], name: str) -> list[str]:
+    return [
+        f"![{name}]({file})\n\n[As SVG]({file.removesuffix('png')}svg)\n"
+        for file in files
+        if file.endswith(".png")
+    ]
 
 
 def provenance(result: Mapping[str, Any]) -> str:

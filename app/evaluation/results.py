@@ -13,7 +13,7 @@ from typing import Any
 from elf_engine.errors import ElfError
 
 FORMAT = 1
-KINDS = ("suite", "sweep")
+KINDS = ("suite", "duel", "sweep")
 ROOT = Path(__file__).resolve().parents[2]
 
 

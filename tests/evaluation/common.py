@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elf_engine.config import SampleSpec
+from elf_engine import decoder_dir, model_dir
+from elf_engine.config import DecoderConfig, DecoderSpec, SampleSpec, TokenizerSpec
 from elf_engine.layout import Batch
 from elf_engine.types import IntArray
-from tests.fakes import FakeEngine, FakeStep
+from tests.fakes import TINY_VOCAB, FakeEngine, FakeStep, random_weights, tiny_config
 
 ADJECTIVES = ("big", "red", "old", "small", "green", "cold", "quiet", "late")
 NOUNS = ("house", "hill", "dog", "river", "boat", "garden", "letter", "market")
@@ -39,6 +40,16 @@ class ManyFake(FakeEngine):
 
     def _fill(self, batch: Batch, b: int, spec: SampleSpec, sample: int) -> list[int]:
         return super()._fill(batch, b, self.specs[b], sample)
+
+
+def tiny_decoder_dir(folder: Path) -> Path:
+    """A random autoregressive baseline with every task; its tokens are bytes."""
+    spec = DecoderSpec(vocab=TINY_VOCAB, hidden=32, depth=2, heads=2, max_length=64)
+    weights = random_weights(model_dir.expected_shapes(spec))
+    weights["shared/embedding"] *= 4  # so that the likeliest token is clearly so
+    bytes_alone = TokenizerSpec(kind="bytes", file="")
+    config = DecoderConfig("tiny-ar", "ar", spec, bytes_alone, tiny_config().layout)
+    return decoder_dir.save(folder / "tiny-ar", config, weights, None, dtype="float32")
 
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:

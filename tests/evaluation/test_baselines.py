@@ -17,26 +17,20 @@ from app.evaluation.sampling import run_many
 from app.evaluation.scorers import load_scorer
 from editors.request import EditRequest
 from elf_engine import decoder_dir, decoding, model_dir
-from elf_engine.config import DecoderConfig, DecoderSpec, DecodeSpec, SampleSpec, TokenizerSpec
+from elf_engine.config import DecodeSpec, SampleSpec
 from elf_engine.decoding import DecoderEngine
 from elf_engine.errors import ElfError
 from elf_engine.layout import Free, build_row, pair_pieces
 from elf_engine.metrics import decoder as scorer_module
-from tests.evaluation.common import read_jsonl
-from tests.fakes import TINY_VOCAB, random_weights, tiny_config, tiny_model_dir
+from tests.evaluation.common import read_jsonl, tiny_decoder_dir
+from tests.fakes import tiny_model_dir
 
 Command = Callable[..., Result]
-SPEC = DecoderSpec(vocab=TINY_VOCAB, hidden=32, depth=2, heads=2, max_length=64)
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    weights = random_weights(model_dir.expected_shapes(SPEC))
-    weights["shared/embedding"] *= 4  # so that the likeliest token is clearly so
-    bytes_alone = TokenizerSpec(kind="bytes", file="")
-    config = DecoderConfig("tiny-ar", "ar", SPEC, bytes_alone, tiny_config().layout)
-    target = tmp_path_factory.mktemp("models") / "tiny-ar"
-    return decoder_dir.save(target, config, weights, None, dtype="float32")
+    return tiny_decoder_dir(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +211,9 @@ def test_elf_refuses_a_temperature_and_the_baseline_a_rewrite(
 
 def test_a_damaged_directory_is_named(directory: Path, tmp_path: Path) -> None:
     files = decoder_dir.load(directory)
-    wrong = dataclasses.replace(files.config, network=dataclasses.replace(SPEC, depth=3))
+    wrong = dataclasses.replace(
+        files.config, network=dataclasses.replace(files.config.network, depth=3)
+    )
     with pytest.raises(ElfError, match="blocks_2"):
         decoder_dir.save(tmp_path / "x", wrong, files.weights, None)
     decoder_dir.save(tmp_path / "y", files.config, files.weights, None)

@@ -19,7 +19,13 @@ from app.store import Store
 from tests.app.browser import ARGS, CHROMIUM, tab
 
 ROOT = Path(__file__).resolve().parents[2]
-TABS = ("Write", "Translate", "Summarise", "Modernise", "Compare", "Models", "History")
+TABS = ("Write", "Translate", "Summarise", "Modernise", "Compare", "History", "Models")
+TEXTS = {
+    "translate": "Das alte Haus steht auf dem Hügel.",
+    "summarise": "The village has a new bridge. It was opened on Monday, after two years of work.",
+    "modernise": "Thou shalt not steal.",
+    "compare": "Das alte Haus steht auf dem Hügel.",
+}
 LOOKS = {"light": (1280, 860), "dark": (1280, 860), "phone": (390, 844)}
 MOST_BYTES = 150_000
 TEXT = (
@@ -39,7 +45,7 @@ def fill(page: Page) -> None:
     page.locator("#write-infill").click()
     done(page, "write")
     page.locator(".elf-noise summary").first.click()
-    for name, text in (("translate", "Das alte Haus steht auf dem Hügel."),):
+    for name, text in TEXTS.items():
         tab(page, name.title())
         page.locator(f"#{name}-text textarea").fill(text)
         page.locator(f"#{name}-run").click()
@@ -64,6 +70,11 @@ def look(browser: Browser, url: str, name: str, size: tuple[int, int], where: Pa
         page.set_viewport_size({"width": size[0], "height": size[1]})
         page.mouse.move(0, 0)
         page.wait_for_timeout(600)  # the tab fills itself
+        if title == "History":
+            page.locator("#history-table [role=gridcell]").first.click()
+            page.wait_for_timeout(600)
+        if title == "Compare" and name != "phone":
+            page.locator("#compare-status").scroll_into_view_if_needed()
         save(page.screenshot(), where / f"{title.lower()}-{name}.png")
         page.set_viewport_size({"width": 1280, "height": size[1]})
     page.close()

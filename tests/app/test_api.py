@@ -35,25 +35,25 @@ def test_the_documents_example(site: Site, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_caller_that_goes_stops_its_run(site: Site) -> None:
-    text = "gate of one who left"
+    text, before = "gate of one who left", site.service.metrics()["stopped"]
+
+    def stopped() -> bool:
+        """Takes one more step only when the run does not end by itself within a second."""
+        ended = wait_for(lambda: site.service.metrics()["stopped"] > before, seconds=1.0)
+        if not ended:
+            site.world.gate.release()
+        return ended
+
     with httpx.Client(base_url=site.url, timeout=60) as client:
         given = {"data": [text, 0, {"seed": "7"}]}
         event = client.post("gradio_api/call/draft", json=given).json()["event_id"]
         with client.stream("GET", f"gradio_api/call/draft/{event}"):
             site.world.gate.release()
             assert wait_for(lambda: (text, 1) in site.world.steps_made)
-    assert wait_for(lambda: site.service.metrics()["stopped"] > 0 or _let_go(site))
+    assert wait_for(stopped)
     assert text in site.world.closed
     assert (text, 6) not in site.world.steps_made
     assert site.store.list(limit=1)[0].input != text
-
-
-def _let_go(site: Site) -> bool:
-    """One more step, taken only when the run does not end by itself within a second."""
-    ended = wait_for(lambda: site.service.metrics()["stopped"] > 0, seconds=1.0)
-    if not ended:
-        site.world.gate.release()
-    return ended
 
 
 def test_health_and_metrics(site: Site) -> None:

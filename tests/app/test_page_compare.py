@@ -17,6 +17,11 @@ pytestmark = MARKS
 EDITOR = "compare"
 
 
+@pytest.fixture(autouse=True)
+def quick(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.world, "pace", 0.0)
+
+
 def answers(page: Page) -> Locator:
     return page.locator("#compare-table .elf-answer")
 
@@ -175,11 +180,11 @@ def test_stop_ends_all_answers(visit: Visit, site: Site) -> None:
     columns(page, 4)
     write(page, EDITOR, "gate of all columns")
     run(page, EDITOR)
-    site.world.gate.release(6)
+    site.world.gate.release(32)
     expect(status(page, EDITOR)).to_contain_text("1 of 4 answers ready")
     page.locator("#compare-stop").click()
     site.world.gate.release()
     expect(status(page, EDITOR)).to_have_text("Stopped: 1 of 4 answers ready.")
     expect(page.locator("#compare-table .stopped")).to_have_count(3)
     expect(page.locator("#compare-run")).to_be_enabled()
-    assert sum(text == "gate of all columns" for text, _ in site.world.steps_made) <= 7
+    assert sum(text == "gate of all columns" for text, _ in site.world.steps_made) <= 33

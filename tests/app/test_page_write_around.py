@@ -27,6 +27,7 @@ def test_knobs_presets_and_seed(visit: Visit, site: Site) -> None:
     quality.press("Tab")
     expect(meaning).to_contain_text("steps 8")
     expect(meaning).to_contain_text("Most likely")
+    expect(meaning).to_contain_text("measured at 1: perplexity 30 (ngram)")
     page.locator("#write-more button").first.click()
     page.locator("#write-steps :is(input, textarea)").fill("300")
     expect(meaning).to_contain_text("steps 300 (yours)")

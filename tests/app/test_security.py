@@ -258,7 +258,7 @@ def test_every_answer_carries_the_headers() -> None:
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
         assert "connect-src 'self'" in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["cache-control"] == "no-store"
     assert "cache-control" not in page.get("/assets/x.js").headers
 

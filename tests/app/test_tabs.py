@@ -13,6 +13,7 @@ import pytest
 from app.tabs.common import caption_html, settings_line, status_html
 from app.tabs.history_view import beyond_the_page
 from app.tabs.knobs import SLIDER_ENDS, Knobs, build_knobs, number, seed_of, whole
+from app.tabs.measured import measured_line
 from editors.request import EditRequest
 from elf_engine.config import SampleSpec, to_dict
 from elf_engine.errors import ElfError
@@ -63,6 +64,20 @@ def test_empty_numbers_are_named() -> None:
         number("gamma", None)
     with pytest.raises(ElfError, match=r"steps 2\.5 is no whole number"):
         whole("steps", 2.5)
+
+
+def test_the_measured_point_nearest_to_the_slider_is_told() -> None:
+    points = [
+        {"quality": 0.0, "ppl:ngram": 81.234, "distinct_2": 0.913, "seconds": 1.25},
+        {"quality": 1.0, "chrf": 40.26, "distinct_2": 0.5, "tokens": 7, "seconds": 3.0},
+    ]
+    assert measured_line(points, 0.4) == (
+        "measured at 0: perplexity 81.2 (ngram), 91 % of word pairs differ, 1.2 s a sample"
+    )
+    assert measured_line(points, 0.6) == (
+        "measured at 1: chrF 40.3, 50 % of word pairs differ, 3 s a sample"
+    )
+    assert measured_line([], 0.6) == ""
 
 
 def test_words_never_become_html() -> None:

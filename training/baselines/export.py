@@ -48,7 +48,8 @@ def evaluate(directory: Path, batches: int) -> dict[str, float]:
     """Mean loss of a token (natural log) on validation rows, in all and per task."""
     config, weights = load_run(directory)
     net = load_decoder(config.network, weights, torch.device("cpu"), torch.float32)
-    source, sums = open_rows(config, "validation"), defaultdict(lambda: [0.0, 0])
+    source = open_rows(config, "validation")
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for step in range(batches):
         batch = source.draw(step)
         nll, owner = token_losses(net, batch)

@@ -155,6 +155,21 @@ def _words(knob: str) -> str:
     return knob.replace("_", " ")
 
 
+def place_of(comparison: Comparison, answer: object, candidate: object) -> tuple[int, int] | None:
+    """The candidate a page names, None when there is no such."""
+    if type(answer) is not int or type(candidate) is not int:
+        return None
+    if not 0 <= answer < len(comparison.answers):
+        return None
+    there = 0 <= candidate < len(comparison.answers[answer].results)
+    return (answer, candidate) if there else None
+
+
+def stage(comparison: Comparison) -> list[tuple[str, int]]:
+    """Changes when the table has to be drawn again."""
+    return [(a.state, len(a.results)) for a in comparison.answers]
+
+
 class CompareRun:
     """Runs a comparison for one person. `cancel` may be called from any thread, the rest belongs
     to the thread that reads the events."""

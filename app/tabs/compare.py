@@ -15,6 +15,8 @@ from app.comparison import (
     Comparison,
     columns_of,
     grid_of,
+    place_of,
+    stage,
 )
 from app.comparison_export import FORMATS, Record, counts_records, records
 from app.comparison_tally import Tally
@@ -273,11 +275,11 @@ class CompareTab:
                 self.reveal: gr.update(visible=comparison.blind),
                 self.session: session,
             }
-            before = _stage(comparison)
+            before = stage(comparison)
             while not run.over:
                 run.advance()
                 updates: dict[Any, Any] = {self.status: progress_html(run)}
-                if (now := _stage(comparison)) != before:
+                if (now := stage(comparison)) != before:
                     before, updates[self.table] = now, session.table()
                 yield updates
             yield {
@@ -335,7 +337,7 @@ class CompareTab:
         comparison = session.comparison if session else None
         if session is None or comparison is None:
             return {self.table: gr.skip()}
-        place = _place(comparison, data.get("answer"), data.get("candidate"))
+        place = place_of(comparison, data.get("answer"), data.get("candidate"))
         if place is None:
             return {self.table: gr.skip()}
         if data.get("act") == "use":
@@ -392,18 +394,3 @@ class CompareTab:
     def _kind(self, editor: str) -> list[Any]:
         strengths = [gr.update(visible=editor == "rewrite")] * MOST_COLUMNS
         return [gr.update(info=_HELP.get(editor, "English text.")), *strengths]
-
-
-def _place(comparison: Comparison, answer: object, candidate: object) -> tuple[int, int] | None:
-    """The candidate a page names, None when there is no such."""
-    if type(answer) is not int or type(candidate) is not int:
-        return None
-    if not 0 <= answer < len(comparison.answers):
-        return None
-    there = 0 <= candidate < len(comparison.answers[answer].results)
-    return (answer, candidate) if there else None
-
-
-def _stage(comparison: Comparison) -> list[tuple[str, int]]:
-    """Changes when the table has to be drawn again."""
-    return [(a.state, len(a.results)) for a in comparison.answers]

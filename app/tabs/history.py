@@ -13,7 +13,7 @@ from app.tabs import history_files, history_view
 from app.tabs.common import HIDDEN, Page, guarded
 from app.tabs.history_actions import Actions, restore
 from app.tabs.history_files import Files
-from app.tabs.history_view import COLUMNS, Restorable, account, chain
+from app.tabs.history_view import COLUMNS, WHEN, Restorable, account, chain, days_of, today
 
 ROWS = 100
 ALL = "all"
@@ -51,6 +51,15 @@ class HistoryTab:
                 scale=5,
                 min_width=200,
                 elem_id="history-search",
+            )
+            self.when = gr.Dropdown(
+                list(WHEN),
+                value=WHEN[0],
+                label="When",
+                filterable=False,
+                scale=2,
+                min_width=120,
+                elem_id="history-when",
             )
             self.find = gr.Button("Find", size="sm", scale=1, min_width=80, elem_id="history-find")
         with gr.Accordion("Filters", open=False, elem_id="history-filters"):
@@ -138,6 +147,10 @@ class HistoryTab:
             filters,
             rows,
             **HIDDEN,
+        )
+        days = [self.since, self.until]
+        self.when.input(lambda when: days_of(when, today()), self.when, days, **HIDDEN).then(
+            self._newest, filters, rows, **HIDDEN
         )
         chosen = [self.model, self.tag]
         gr.on([self.tab.select, self.refresh.click], self._choices, None, chosen, **HIDDEN)

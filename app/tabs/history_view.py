@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import html
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -16,6 +17,7 @@ from app.verify import Verdict
 from editors.request import EditRequest
 
 COLUMNS = ["Text", "Marks", "Editor", "Model", "Time (UTC)", "Id"]
+WHEN = ("any time", "today", "yesterday", "last 7 days")
 ON_THE_PAGE = {"editor", "text", "count", "first", "length", "settings", "texts_every_step"}
 ON_THE_PAGE |= {"quality"}  # already in the settings that were used
 
@@ -36,6 +38,20 @@ class Restorable(Protocol):
 def account(request: gr.Request) -> str:
     """Whose history it is: the account's name, "" where there are no accounts."""
     return str(getattr(request, "username", None) or "")
+
+
+def today() -> datetime.date:
+    """In UTC, as the times of the history are."""
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+def days_of(when: str, now: datetime.date) -> tuple[str, str]:
+    """First and last day of a choice of WHEN, "" without a limit."""
+    back = {"today": (0, 0), "yesterday": (1, 1), "last 7 days": (6, 0)}.get(when)
+    if back is None:
+        return "", ""
+    first, last = (now - datetime.timedelta(days=days) for days in back)
+    return first.isoformat(), last.isoformat()
 
 
 def row(g: Generation) -> list[str]:

@@ -185,6 +185,13 @@ def test_search_and_filters(history: Open) -> None:
     history.at("since").press("Enter")
     expect(page.get_by_text("'yesterday' is no date")).to_be_visible()
     history.at("since").fill("")
+    history.at("when").click()
+    page.get_by_role("option", name="yesterday").click()
+    expect(page.locator("#history-table")).not_to_contain_text(other)
+    assert history.at("since").input_value() == history.at("until").input_value() != ""
+    history.at("when").click()
+    page.get_by_role("option", name="any time").click()
+    expect(history.row(other)).to_be_visible()
     history.at("tag").click()
     page.get_by_role("option", name="all").click()
     expect(history.row(elf)).to_be_visible()

@@ -6,12 +6,13 @@ import dataclasses
 import gc
 import warnings
 from collections.abc import Iterator
+from datetime import date
 
 import gradio as gr
 import pytest
 
 from app.tabs.common import caption_html, settings_line, status_html
-from app.tabs.history_view import beyond_the_page
+from app.tabs.history_view import beyond_the_page, days_of
 from app.tabs.knobs import SLIDER_ENDS, Knobs, build_knobs, number, seed_of, whole
 from app.tabs.measured import measured_line
 from editors.request import EditRequest
@@ -78,6 +79,14 @@ def test_the_measured_point_nearest_to_the_slider_is_told() -> None:
         "measured at 1: chrF 40.3, 50 % of word pairs differ, 3 s a sample"
     )
     assert measured_line([], 0.6) == ""
+
+
+def test_days_of_the_history() -> None:
+    now = date(2027, 1, 1)
+    assert days_of("yesterday", now) == ("2026-12-31", "2026-12-31")
+    assert days_of("last 7 days", now) == ("2026-12-26", "2027-01-01")
+    assert days_of("today", now) == ("2027-01-01", "2027-01-01")
+    assert days_of("any time", now) == ("", "")
 
 
 def test_words_never_become_html() -> None:

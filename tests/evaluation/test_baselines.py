@@ -221,3 +221,18 @@ def test_a_damaged_directory_is_named(directory: Path, tmp_path: Path) -> None:
     with pytest.raises(ElfError, match="blocks_2"):
         decoder_dir.load(tmp_path / "y")
     assert not model_dir._models_in(directory.parent)
+
+
+@pytest.mark.skipif(not scorer_module.BUNDLED.is_dir(), reason="no scoring model is bundled yet")
+def test_the_bundled_scorer_prefers_english_to_its_words_in_another_order() -> None:
+    assert sum(file.stat().st_size for file in scorer_module.BUNDLED.iterdir()) < 15.5e6
+    texts = [
+        "The old man walked slowly up the hill and looked at the sea.",
+        "This option tells the program to show all files in the directory.",
+        "She opened the window, and the light of the morning came in.",
+    ]
+    random = np.random.default_rng(0)
+    mixed = [" ".join(random.permutation(text.split())) for text in texts]
+    scorer = scorer_module.load()
+    for own, other in zip(*(scorer.nll(found)[0] for found in (texts, mixed)), strict=True):
+        assert own < other - 10

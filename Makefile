@@ -5,6 +5,7 @@ SHELL := bash
 .PHONY: help setup app check test golden bench screenshots train-tiny browser
 
 PYTHON ?= python3
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -34,7 +35,7 @@ check: setup ## formatting, lint and types
 	$(BIN)/mypy
 
 test: check browser ## everything CI runs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 # The page is tested in Chromium; without one those tests are skipped and say so.
 browser:

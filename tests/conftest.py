@@ -9,7 +9,8 @@ from jaxtyping import install_import_hook
 
 import tests.typechecker  # noqa: F401  (the hook looks it up by name)
 
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+# Workers of pytest-xdist share the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else "2")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["ELF_HOME"] = tempfile.mkdtemp(prefix="elf-test-home-")
 os.environ["HF_HUB_OFFLINE"] = "1"

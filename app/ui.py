@@ -69,7 +69,7 @@ def build(
         with gr.Tabs() as tabs:
             page = Page(service, runs, tabs, chooser, device)
             write = WriteTab(page, store, shelf)
-            pairs = {kind.name: PairTab(page, kind) for kind in PAIR_KINDS}
+            pairs = {kind.name: PairTab(page, kind, shelf) for kind in PAIR_KINDS}
             CompareTab(page, store, write)
             HistoryTab(page, store, {**dict.fromkeys(EDITORS, write), **pairs})
             ModelsTab(page, list(pairs.values()))

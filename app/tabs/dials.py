@@ -17,7 +17,7 @@ import gradio as gr
 from app.about import About, Shelf
 from app.tabs.common import HIDDEN, guarded
 from app.tabs.knobs import GRIDS, MOST_CANDIDATES, SAMPLERS, number, random_seed, seed_of, whole
-from app.tabs.measured import measured_line
+from app.tabs.measured import meaning, measured_line, measured_where
 from app.tabs.write_ask import Length, Wishes, in_words
 from elf_engine.config import SampleSpec
 from elf_engine.errors import ElfError
@@ -28,13 +28,6 @@ _WHOLE = ("steps", "resample")
 _REAL = ("gamma", "guidance", "condition_guidance")
 _CHOSEN = ("sampler", "grid")
 _BY_QUALITY = "as quality says"
-_MEANINGS = (
-    (0.2, "Most varied: surprising, at times wild; candidates differ most."),
-    (0.45, "Varied: freer wording, a slip now and then."),
-    (0.6, "Balanced."),
-    (0.85, "Likely: more fluent, candidates more alike."),
-    (1.0, "Most likely: plain and safe; candidates differ least."),
-)
 
 
 @dataclass(frozen=True)
@@ -147,7 +140,6 @@ def _length(values: Mapping[str, Any]) -> tuple[int, int]:
 def meaning_html(values: Mapping[str, Any], model: str, about: About) -> str:
     """What the quality amounts to, per editor, with what was set by hand. Raises ElfError."""
     quality = number("quality", values["quality"])
-    words = next(words for end, words in _MEANINGS if quality <= end)
     used: dict[str, list[str]] = {}
     own = by_hand(values)
     for editor, title in EDITORS.items():
@@ -159,12 +151,9 @@ def meaning_html(values: Mapping[str, Any], model: str, about: About) -> str:
         f"<div><b>{', '.join(titles)}</b>: {html.escape(line)}</div>"
         for line, titles in used.items()
     )
-    if about.source("infill") == "measured":
-        where = f"as measured on {model}"
-    else:
-        where = f"by a general table: {model} was not measured"
+    where = measured_where(about, "infill", model)
     return (
-        f'<div class="elf-caption"><div class="elf-meaning">{words}</div>{lines}'
+        f'<div class="elf-caption"><div class="elf-meaning">{meaning(quality)}</div>{lines}'
         f"<div>{html.escape(where)}</div></div>"
     )
 

@@ -80,7 +80,7 @@ def build_knobs(editor: str, defaults: SampleSpec) -> Knobs:
         guidance = _slider(
             "guidance",
             defaults,
-            "Guidance: diversity to quality",
+            "Guidance",
             "Low: more varied and wilder. High: more fluent, candidates more alike.",
         )
         condition = _slider(

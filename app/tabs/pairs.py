@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import queue
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,10 +11,12 @@ from typing import Any, Protocol
 import gradio as gr
 
 from app import service as events
+from app.about import Shelf
 from app.model_facts import check_task
 from app.records import Generation
 from app.tabs.common import HIDDEN, Page, guarded, page_id, status_html
 from app.tabs.knobs import MOST_CANDIDATES, Knobs, build_knobs, whole
+from app.tabs.measured import meaning, measured_line, measured_where
 from app.tabs.view import Candidate, Panel, RunView, drain
 from editors.request import EditRequest, EditResult, Progress
 from elf_engine.config import SampleSpec
@@ -81,8 +84,8 @@ def handed_to(page: Page, target: Target) -> list[Any]:
 class PairTab:
     """Builds the tab and answers its events."""
 
-    def __init__(self, page: Page, kind: PairKind) -> None:
-        self.page, self.kind = page, kind
+    def __init__(self, page: Page, kind: PairKind, shelf: Shelf) -> None:
+        self.page, self.kind, self.shelf = page, kind, shelf
         defaults = self._defaults(str(page.model.value))
         with (
             gr.Tab(kind.title, id=kind.name) as self.tab,
@@ -125,6 +128,16 @@ class PairTab:
             value="fit",
             label="Order of the candidates",
         )
+        self.quality = gr.Slider(
+            0,
+            1,
+            0.5,
+            step=0.05,
+            label="Diversity to quality",
+            info="Moves the knobs below.",
+            elem_id=f"{kind.name}-quality",
+        )
+        self.meaning = gr.HTML("", elem_id=f"{kind.name}-meaning")
         self.knobs: Knobs = build_knobs(kind.name, defaults)
 
     def _build_cards(self) -> None:
@@ -180,6 +193,27 @@ class PairTab:
             self.resettable(),
             **HIDDEN,
         )
+        self.quality.input(
+            self._at_quality,
+            [self.quality, self.page.model],
+            self.resettable(),
+            trigger_mode="always_last",
+            **HIDDEN,
+        )
+
+    def _at_quality(self, quality: float, model: str) -> dict[Any, Any]:
+        """Updates that put what a quality means on the knobs, and say so."""
+
+        def found() -> dict[Any, Any]:
+            about, name = self.shelf.about(model), self.kind.name
+            shown = self.knobs.show(vars(about.settings(name, quality)))
+            lines = [measured_line(about.measurements(name), quality)]
+            lines.append(measured_where(about, name, model))
+            said = "".join(f"<div>{html.escape(line)}</div>" for line in lines if line)
+            words = f'<div class="elf-meaning">{meaning(quality)}</div>{said}'
+            return {**shown, self.meaning: f'<div class="elf-caption">{words}</div>'}
+
+        return guarded(found, {})
 
     def _inputs(self) -> set[Any]:
         own = {self.text, self.rank, self.parent, *self.knobs.inputs()}
@@ -197,11 +231,11 @@ class PairTab:
 
     def reset(self, model: str) -> dict[Any, Any]:
         """Updates that put the model's own settings on the knobs."""
-        return self.knobs.show(vars(self._defaults(model)))
+        return {**self.knobs.show(vars(self._defaults(model))), self.meaning: ""}
 
     def resettable(self) -> list[Any]:
         """The widgets `reset` may update."""
-        return list(self.knobs.show(vars(SampleSpec())))
+        return [*self.knobs.show(vars(SampleSpec())), self.meaning]
 
     def restore(self, found: Generation) -> dict[Any, Any]:
         """Updates that put a stored request and its settings back on the widgets."""
@@ -215,6 +249,7 @@ class PairTab:
             k.first: found.request.first if fits else found.sample_index,
             k.seed: str(found.seed),
             **k.show(found.settings),
+            self.meaning: "",
         }
 
     def restorable(self) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.app.browser import (
     HOSTILE,
@@ -17,10 +17,19 @@ from tests.app.browser import (
     run,
     status,
     tab,
+    wait_for,
     write,
 )
 
 pytestmark = MARKS
+
+
+def places(page: Page, name: str) -> list[dict[str, float]]:
+    """Where the first two candidates are, at one moment."""
+    ids = [f"#{name}-out-{i}" for i in (0, 1)]
+    script = "ids => ids.map(id => document.querySelector(id).getBoundingClientRect().toJSON())"
+    found: list[dict[str, float]] = page.evaluate(script, ids)
+    return found
 
 
 @pytest.mark.parametrize("name", ["translate", "summarise", "modernise"])
@@ -31,18 +40,33 @@ def test_candidates_stand_side_by_side(visit: Visit, site: Site, name: str) -> N
     run(page, name)
     finished(page, name)
     expect(out(page, name, 1)).to_have_value(re.compile("candidate 1.$"))
-    left, right = (page.locator(f"#{name}-out-{i}").bounding_box() for i in (0, 1))
-    assert left is not None
-    assert right is not None
-    assert (left["y"], left["x"] + left["width"] < right["x"]) == (right["y"], True)
+    left, right = places(page, name)
+    assert (left["y"], left["right"] < right["x"]) == (right["y"], True)
     expect(page.locator(f"#{name}-caption-0")).to_contain_text("rank 1: ")
     expect(page.locator(f"#{name}-caption-0")).to_contain_text("Note: it may go on")
     assert site.store.list(limit=1)[0].editor == name
     page.set_viewport_size({"width": 390, "height": 800})
-    left, right = (page.locator(f"#{name}-out-{i}").bounding_box() for i in (0, 1))
-    assert left is not None
-    assert right is not None
+    left, right = places(page, name)
     assert (left["x"], left["y"] < right["y"]) == (right["x"], True)
+
+
+def test_the_quality_slider_moves_the_knobs(visit: Visit, site: Site) -> None:
+    page = visit.page
+    tab(page, "Translate")
+    quality = page.get_by_label("number input for Diversity to quality").locator("visible=true")
+    write(page, "translate", "Das Haus")
+    for position, words, scale in (("0", "Most varied", 1.0), ("1", "Most likely", 2.0)):
+        quality.fill(position)
+        quality.press("Tab")
+        expect(page.locator("#translate-meaning")).to_contain_text(words)
+        run(page, "translate")
+
+        def ran(scale: float = scale) -> bool:
+            newest = site.store.list(limit=1)
+            return bool(newest) and newest[0].settings["condition_guidance"] == scale
+
+        assert wait_for(ran)
+        finished(page, "translate")
 
 
 def test_a_model_without_the_task_says_who_has_it(

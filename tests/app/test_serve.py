@@ -35,7 +35,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def server(home: Path) -> Iterator[subprocess.Popen[str]]:
-    code = "from app.server import serve; serve(port=0, model='tiny')"
+    # A shell without job control lets its background programs ignore Ctrl-C.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from app.server import serve; serve(port=0, model='tiny')"
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )

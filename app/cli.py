@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 from typing import Any
@@ -129,8 +130,8 @@ def infill(length: str, **given: Any) -> None:
     With --span the gaps are those characters, and brackets mean nothing.
     """
     low, dash, high = length.partition("-")
-    if not (low.isdecimal() and (high.isdecimal() or not dash)):
-        raise ElfError(f"length '{length}' is neither a number nor a range such as 2-6")
+    if not re.fullmatch(r"\d{1,18}(-\d{1,18})?", length):
+        raise ElfError(f"length '{length[:40]}' is neither a number nor a range such as 2-6")
     if not given["spans"] and length != "0":
         raise ElfError("--length goes with --span; in the text write the gap as [[2-6]]")
     given |= {"length": int(high or low), "least": int(low) if dash else 0}

@@ -104,10 +104,10 @@ def run_edit(editor: str, given: dict[str, Any], *, needs_text: bool = True) -> 
 
 
 def _span(text: str) -> tuple[int, int]:
-    start, colon, stop = text.partition(":")
-    if not (colon and start.isdecimal() and stop.isdecimal()):
-        raise ElfError(f"span '{text}' is not START:STOP, such as 4:9")
-    return int(start), int(stop)
+    if not re.fullmatch(r"\d{1,18}:\d{1,18}", text):
+        raise ElfError(f"span '{text[:40]}' is not START:STOP, such as 4:9")
+    start, stop = map(int, text.split(":"))
+    return start, stop
 
 
 def spans_of(given: tuple[str, ...]) -> Ranges:

@@ -8,6 +8,7 @@ can show the text and say that it was not kept.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -326,7 +327,7 @@ class Store:
     ) -> Sequence[Generation]:
         g = generations.c
         order = g.id.asc() if oldest_first else g.id.desc()
-        query = sa.select(generations).where(*where).order_by(order).limit(limit)
+        query = sa.select(generations).where(*where).order_by(order).limit(min(limit, sys.maxsize))
         with self._connect() as connection:
             rows = connection.execute(query).mappings().all()
             marked = sa.select(tags).where(tags.c.generation_id.in_([row["id"] for row in rows]))

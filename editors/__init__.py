@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from editors import calibration
@@ -18,6 +18,7 @@ from editors.request import Change, EditRequest, EditResult, Progress
 from editors.rewrite import plan_rewrite
 from editors.runner import run_plan
 from editors.spans import find_words
+from elf_engine.config import from_dict
 from elf_engine.errors import ElfError
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "EditRequest",
     "EditResult",
     "Progress",
+    "check",
     "choose_model",
     "edit",
     "find_words",
@@ -53,11 +55,6 @@ _ONLY = {
     "length": ("draft", "infill"),
     "least": ("infill",),
 }
-_CHOICES = {
-    "unit": ("tokens", "words"),
-    "style": ("", "modern"),
-    "rank": ("sample", "distance", "fit"),
-}
 
 
 def run(engine: Engine, request: EditRequest) -> Iterator[Progress | EditResult]:
@@ -66,7 +63,7 @@ def run(engine: Engine, request: EditRequest) -> Iterator[Progress | EditResult]
     A bad request raises ElfError here, before any step. Closing the iterator stops the work
     between two steps. Candidate i uses noise sample i whatever `count` is.
     """
-    _check(request)
+    check(request)
     check_text(request.text)
     plan = EDITORS[request.editor](engine, request)
     kind = "modernise" if request.style == "modern" else request.editor
@@ -86,17 +83,16 @@ def edit(engine: Engine, request: EditRequest) -> list[EditResult]:
     return [item for item in run(engine, request) if isinstance(item, EditResult)]
 
 
-def _check(request: EditRequest) -> None:
+def check(request: EditRequest) -> None:
+    """Raises ElfError for what is wrong with a request whatever the model and the text are."""
+    # Callers of the HTTP interface send any type; a wrong one that ran could not be read back.
+    from_dict(EditRequest, asdict(request), "request")
     if request.editor not in EDITORS:
         raise ElfError(f"editor '{request.editor}' is unknown; use one of {', '.join(EDITORS)}")
     if not 1 <= request.count <= MOST_CANDIDATES:
         raise ElfError(f"count {request.count} is outside 1 to {MOST_CANDIDATES}")
     if request.first < 0:
         raise ElfError(f"first {request.first} is below 0; candidates count from 0")
-    for name, choices in _CHOICES.items():
-        if getattr(request, name) not in choices:
-            known = ", ".join(filter(None, choices))
-            raise ElfError(f"{name} '{getattr(request, name)}' is unknown; choose one of {known}")
     for name, known_by in _ONLY.items():
         if getattr(request, name) and request.editor not in known_by:
             raise ElfError(f"{request.editor} takes no {name}; {', '.join(known_by)} can have it")

@@ -22,7 +22,9 @@ def _in_range(name: str, value: float, low: float, high: float) -> None:
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise ElfError(f"{name} '{value}' is unknown; choose one of {', '.join(allowed)}")
+        raise ElfError(
+            f"{name} '{value}' is unknown; choose one of {', '.join(filter(None, allowed))}"
+        )
 
 
 def _check_heads(hidden: int, heads: int) -> None:
@@ -296,6 +298,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise ElfError(f"{where}: expected a list, found {value!r}")
+        if args[-1] is not Ellipsis and len(value) != len(args):
+            raise ElfError(f"{where}: expected {len(args)} values, found {value!r}")
         return tuple(_convert(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, dict):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any
 
 import gradio as gr
 
@@ -14,7 +14,7 @@ from app.about import Shelf
 from app.model_facts import check_task
 from app.service import Service
 from app.tabs.common import LiveRuns, page_id
-from app.tabs.knobs import random_seed
+from app.tabs.knobs import seed_of
 from editors.models import task_of
 from editors.request import EditRequest, EditResult, Progress
 from elf_engine.config import from_dict
@@ -111,7 +111,9 @@ class Endpoints:
     ) -> Answer:
         """The candidates: text, changes, seed, sample, id in the history, settings, warnings."""
         try:
-            chosen = from_dict(Options, {**asdict(self.default), **(options or {})}, "options")
+            given = from_dict(Options, options or {}, "options")
+            named = {name: getattr(given, name) for name in options or {}}
+            chosen = replace(self.default, **named)
             return self._run(make(), chosen, request)
         except ElfError as error:  # goes to the caller as it is; nothing of a defect does
             raise gr.Error(str(error), print_exception=False) from error
@@ -119,14 +121,11 @@ class Endpoints:
     def _run(self, edit: EditRequest, options: Options, request: gr.Request) -> Answer:
         check_task(self.service, options.model, task_of(edit.editor))
         spec = self.shelf.about(options.model).settings(edit.editor, options.quality)
-        if options.seed and not options.seed.isdecimal():
-            raise ElfError(f"seed '{options.seed[:40]}' is no whole number")
-        seed = int(options.seed) if options.seed else random_seed()
         edit = replace(
             edit,
             count=options.count,
             quality=options.quality,
-            settings=replace(spec, seed=seed),
+            settings=replace(spec, seed=seed_of(options.seed)),
         )
         sent: queue.SimpleQueue[events.Event] = queue.SimpleQueue()
         page = page_id(request)
@@ -179,7 +178,8 @@ def _told(result: EditResult, id: str | None) -> dict[str, Any]:
 
 
 def _ranges(spans: list[list[int]] | None) -> tuple[tuple[int, int], ...]:
-    pairs = spans or []
-    if not all(len(pair) == 2 and all(type(n) is int for n in pair) for pair in pairs):
-        raise ElfError("ranges are pairs [start, stop] of code points")
-    return tuple(cast("tuple[int, int]", tuple(pair)) for pair in pairs)
+    """Raises ElfError unless all are pairs of whole numbers."""
+    try:
+        return from_dict(EditRequest, {"editor": "", "spans": spans or []}, "request").spans
+    except ElfError as error:
+        raise ElfError("ranges are pairs [start, stop] of code points") from error

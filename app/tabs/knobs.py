@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -179,7 +180,7 @@ def seed_of(text: str | None) -> int:
     text = (text or "").strip()
     if not text:
         return random_seed()
-    if not text.isdecimal() or int(text) > 2**63 - 1:
+    if not re.fullmatch(r"\d{1,19}", text) or int(text) > 2**63 - 1:
         raise ElfError(f"seed '{text[:40]}' is no whole number from 0 to 2**63 - 1")
     return int(text)
 

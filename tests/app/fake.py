@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app.service import Runtime
+from editors import check
 from editors.changes import splice
 from editors.request import Change, EditRequest, EditResult, Progress
 from elf_engine import model_dir
@@ -80,6 +81,7 @@ class FakeWorld:
         return FakeEngine(model, backend)
 
     def run(self, engine: FakeEngine, request: EditRequest) -> Iterator[Progress | EditResult]:
+        check(request)
         if request.editor == "infill" and not request.spans and "[[" not in request.text:
             raise ElfError(f"no gap in '{request.text}'; mark one with [[2-6]]")
         spec = request.settings or DEFAULTS[request.editor]

@@ -64,3 +64,27 @@ def test_health_and_metrics(site: Site) -> None:
     assert all(f"`{name}`" in document for name in facts)
     assert facts["memory_bytes"] > 1 << 20
     assert facts["waiting"] == facts["running"] == 0
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "data", "message"),
+    [
+        ("draft", [None, 0, None], "expected str, found None"),
+        ("draft", ["A", True, None], "expected int, found True"),
+        ("draft", ["A", 0, "x"], "expected a mapping"),
+        ("draft", ["A", 0, {"seed": "9" * 5000}], "seed '999"),
+        ("rewrite", ["A", "0.5", None, None, None], "expected float, found '0.5'"),
+        ("infill", ["A", [0, 1], None], "ranges are pairs"),
+        ("infill", ["A", [[0, 1, 2]], None], "ranges are pairs"),
+    ],
+)
+def test_values_of_a_wrong_type_are_refused_in_one_line(
+    site: Site, endpoint: str, data: list[Any], message: str
+) -> None:
+    """One that ran would be in the history, and nobody could read that again."""
+    with httpx.Client(base_url=site.url, timeout=60) as client:
+        event = client.post(f"gradio_api/call/{endpoint}", json={"data": data}).json()["event_id"]
+        answer = client.get(f"gradio_api/call/{endpoint}/{event}").text
+    assert answer.startswith("event: error")
+    assert message in answer
+    site.store.list()

@@ -108,6 +108,7 @@ def test_newest_first_and_page_by_page(history: Store) -> None:
     ]
     newest = ids[::-1]
     assert [g.id for g in history.list(limit=3)] == newest[:3]
+    assert [g.id for g in history.list(limit=10**30)] == newest
     assert [g.id for g in history.list(limit=3, before=newest[2])] == newest[3:6]
     assert [g.id for g in history.list(editor="draft")] == [ids[5], ids[3], ids[1]]
     assert (history.count(), history.count("infill")) == (7, 4)

@@ -64,6 +64,8 @@ BAD = [
     (["history", "show", "zzzz"], "no result"),
     (["history", "show", "!"], "no result id"),
     (["history", "list", "--limit", "0"], "limit 0"),
+    (["infill", "a", "--span", "0:" + "9" * 5000], "span '0:999"),
+    (["infill", "a", "--span", "0:1", "--length", "9" * 5000], "length '999"),
     (["paint"], "paint"),
     (["completion", "tcsh"], "'tcsh'"),
 ]

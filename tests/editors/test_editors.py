@@ -262,6 +262,13 @@ def test_translation_of_what_has_no_words(text: str) -> None:
         (request("rewrite", "ab", spans=((0, 3),)), "span 0:3"),
         (request("rewrite", "abc", spans=((0, 2), (1, 3))), "span 1:3"),
         (request("rewrite", "a" * 99, spans=((0, 99),)), "smaller spans"),
+        (request("rewrite", "ab", spans=((0, 1, 2),)), "spans.0.: expected 2 values"),
+        (request("rewrite", "ab", spans=((0.5, 1),)), "expected int, found 0.5"),
+        (request("rewrite", "ab", strength=True), "expected float, found True"),
+        (request("draft", "a", length=True), "expected int, found True"),
+        (request("draft", None), "expected str, found None"),
+        (request("draft", count=1.5), "expected int, found 1.5"),
+        (request("draft", rank="best"), "'best' is unknown"),
     ],
 )
 def test_bad_requests_are_refused_in_one_line(asked: EditRequest, message: str) -> None:

@@ -59,6 +59,7 @@ class Elf(click.Group):
         run: Any = super().main
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
+        _open_closed_streams()
         try:
             result = run(*args, standalone_mode=False, **extra)
             sys.stdout.flush()  # here, where a full disk can still be told in one line
@@ -83,6 +84,14 @@ class Elf(click.Group):
             what = f"{type(error).__name__}: {error}"
             _fail(f"a defect, not your input ({what}); ELF_DEBUG=1 shows where", 1)
         sys.exit(result if isinstance(result, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that the caller closed is None, and its number would go to the next file
+    that is opened: perhaps the history, into which a library would then write its warnings."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _end_by_pipe() -> None:

@@ -44,7 +44,10 @@ class Database:
                 f"history: '{shorten(str(target))}' is no database URL or path; give "
                 "postgresql://…, or a path with a slash or ending in .db"
             ) from None
-        self.sqlite = self._url.get_backend_name() == "sqlite"
+        kind = self._url.get_backend_name()
+        if kind not in ("sqlite", "postgresql"):
+            raise ElfError(f"history: '{kind}' is no database it can use; give postgresql://…")
+        self.sqlite = kind == "sqlite"
         self._busy_seconds = busy_seconds
         self._lock = threading.Lock()
         self._engine: sa.Engine | None = None

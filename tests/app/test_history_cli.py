@@ -145,6 +145,9 @@ def test_the_place_of_the_history_must_be_one(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ELF_DATABASE_URL", "garbage")
     assert "'garbage' is no database URL or path" in refused("list")
+    monkeypatch.setenv("ELF_DATABASE_URL", "mysql://me:secret@here/there")
+    assert "'mysql' is no database it can use" in refused("list")
+    monkeypatch.setenv("ELF_DATABASE_URL", "garbage")
     result = elf("infill", "A [[2]] house")
     assert (result.exit_code, result.stdout) == (0, "A big red house\n")
     assert "not saved: history: 'garbage'" in result.stderr

@@ -116,6 +116,17 @@ def test_a_closed_pipe_is_quiet(env: dict[str, str]) -> None:
     assert done.returncode == -signal.SIGPIPE
 
 
+def test_streams_that_are_closed_are_no_defect(env: dict[str, str]) -> None:
+    """As a daemon has them; opened files must not take their numbers."""
+    command = " ".join([*ELF, "history list"])
+    shut = subprocess.run(["sh", "-c", f"{command} >&- 2>&- <&-"], env=env, timeout=60)
+    assert shut.returncode == 0
+    told = subprocess.run(
+        ["sh", "-c", f"{command} --limit 0 >&- <&-"], env=env, timeout=60, stderr=subprocess.PIPE
+    )
+    assert (told.returncode, told.stderr) == (2, b"elf: history: limit 0 is below 1\n")
+
+
 FAKE = (
     "import signal, sys\nfrom app import cli, cli_edit\nfrom tests.fakes import FakeEngine\n"
     "class Engine(FakeEngine):\n"

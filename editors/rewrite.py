@@ -42,7 +42,7 @@ def plan_rewrite(engine: Engine, request: EditRequest) -> Plan:
     space = room(engine, "infill")
     ranges = spans.ranges or _sentences(engine, text, space // 2)
     if not ranges:
-        raise ElfError("there is no text to rewrite; give some")
+        raise ElfError("there are no words to rewrite; give some, or say by a span what to rewrite")
     _check_locks(ranges, locks.ranges)
     settings = (("strength", request.strength),)
     warnings = (*spans.warnings, *locks.warnings)

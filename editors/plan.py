@@ -138,7 +138,7 @@ def decode_after(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]
 
 def broken_bytes(text: str, what: str) -> list[str]:
     """A warning when the model wrote bytes that are no UTF-8."""
-    return [f"{what} holds bytes that are no text, shown as \ufffd"] if "\ufffd" in text else []
+    return [f"{what}: bytes that are no text are shown as \ufffd"] if "\ufffd" in text else []
 
 
 # The space in front of a gap. Pieces carry their leading space ("A big house" is "A", " big",

@@ -41,7 +41,7 @@ def plan_rewrite(engine: Engine, request: EditRequest) -> Plan:
         return plan_ranges(engine, "modernise", text, spans)
     space = room(engine, "infill")
     ranges = spans.ranges or _sentences(engine, text, space // 2)
-    if not ranges:
+    if not ranges and request.strength > 0:
         raise ElfError("there are no words to rewrite; give some, or say by a span what to rewrite")
     _check_locks(ranges, locks.ranges)
     settings = (("strength", request.strength),)

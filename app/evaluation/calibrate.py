@@ -18,8 +18,8 @@ from editors.calibration import FILE, KNOBS
 from elf_engine.errors import ElfError
 
 Point = dict[str, float]
-_FREE = {"guidance": [0.5, 1.0, 3.0], "gamma": [0.0, 1.0, 3.0], "steps": [16, 48]}
-_PAIR = {"condition_guidance": [1.0, 2.0, 3.0], "gamma": [0.0, 1.0, 3.0], "steps": [16, 48]}
+_FREE = {"guidance": [1.0, 3.0], "gamma": [0.0, 1.0, 3.0], "steps": [16, 48]}
+_PAIR = {"condition_guidance": [1.0, 3.0], "gamma": [0.0, 1.0, 3.0], "steps": [16, 48]}
 _GRIDS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "unconditional": ("draft", _FREE, ["ppl", "distinct"]),
     "infill": ("infill", _FREE, ["ppl", "distinct"]),

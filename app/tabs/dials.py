@@ -166,7 +166,7 @@ def _used(spec: SampleSpec, own: Mapping[str, Any]) -> str:
     for name in names:
         value = getattr(spec, name)
         shown = value.upper() if name == "sampler" else value
-        shown = f"{shown:g}" if isinstance(shown, float) else shown
+        shown = f"{shown:.4g}" if isinstance(shown, float) else shown
         said.append(f"{name.replace('_', ' ')} {shown}{' (yours)' if name in own else ''}")
     return ", ".join(said)
 

@@ -173,12 +173,15 @@ class BatchSource:
         numbers, rows = zip(*drawn, strict=True)
         return TrainBatch(pad_rows(rows, length, self.tokenizer.pad_id), tasks, numbers)
 
-    def _row(self, rng: np.random.Generator, task: str, bucket: int) -> tuple[int, Row]:
+    def _pick(self, rng: np.random.Generator, task: str, bucket: int) -> int:
         inside, cumulative = self._pools[task, bucket]
+        at = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
+        return int(inside[min(int(at), len(inside) - 1)])
+
+    def _row(self, rng: np.random.Generator, task: str, bucket: int) -> tuple[int, Row]:
         length = self.lengths[bucket]
         while True:
-            at = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
-            example = int(inside[min(int(at), len(inside) - 1)])
+            example = self._pick(rng, task, bucket)
             if task in PAIR_TASKS:
                 pieces = self._pair(rng, example, length)
             else:

@@ -91,11 +91,6 @@ class RowSource(BatchSource):
         parts = [(encode(text), free) for text, free in cut_infill(rng, self._text(example))]
         return Text(task, gapped(lead, sep, eos, parts), 1, example)
 
-    def _pick(self, rng: np.random.Generator, task: str, bucket: int) -> int:
-        inside, cumulative = self._pools[task, bucket]
-        at = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
-        return int(inside[min(int(at), len(inside) - 1)])
-
 
 def gapped(
     lead: int, sep: int, eos: int, parts: Sequence[tuple[list[int], bool]]

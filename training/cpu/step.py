@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from elf_engine.backends.torch.backend import load_network, load_t5
+from elf_engine.backends.torch.backend import DTYPES, load_network, load_t5
 from elf_engine.backends.torch.model import Elf
 from elf_engine.backends.torch.weights import slots
 from elf_engine.errors import ElfError
@@ -31,7 +31,6 @@ from training.objective import Inputs, Split, split_step
 from training.step import COMPILER, State, initial_state
 
 CPU = torch.device("cpu")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def visible(known: Tensor, valid: Tensor, drop: Tensor) -> Tensor:

@@ -17,6 +17,9 @@ from elf_engine.errors import ElfError
 log = logging.getLogger(__name__)
 
 HIDDEN: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+# For what only shows: an event during the answer to the last one is answered after it. Gradio drops
+# it otherwise, and the page would show an older state than its controls.
+LATEST: dict[str, Any] = {**HIDDEN, "trigger_mode": "always_last"}
 
 
 def status_html(message: str, step: int = 0, steps: int = 0, kind: str = "plain") -> str:

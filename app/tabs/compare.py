@@ -20,7 +20,7 @@ from app.comparison import (
 )
 from app.comparison_export import FORMATS, Record, counts_records, records
 from app.comparison_tally import Tally
-from app.tabs.common import HIDDEN, Page, guarded, page_id, status_html, warn
+from app.tabs.common import HIDDEN, LATEST, Page, guarded, page_id, status_html, warn
 from app.tabs.compare_html import (
     NO_BASE,
     TABLE_JS,
@@ -217,7 +217,7 @@ class CompareTab:
         )
         self.stop.click(self._stop, None, self.stop, queue=False, concurrency_limit=None, **HIDDEN)
         self.run.click(None, None, None, js=SHOW_ANSWERS, **HIDDEN)
-        self.base.input(self._rebase, [self.session, self.base], self.table, **HIDDEN)
+        self.base.input(self._rebase, [self.session, self.base], self.table, **LATEST)
         self.reveal.click(
             self._reveal, self.session, [self.table, self.counts, self.reveal], **HIDDEN
         )
@@ -228,12 +228,12 @@ class CompareTab:
         boxes = [self.grid, self.wide, *(c.box for c in self.columns)]
         gr.on(
             [self.layout.input, self.wide.input], self._lay_out, [self.layout, self.wide], boxes,
-            **HIDDEN,
+            **LATEST,
         )  # fmt: skip
         first = self.columns[0]
-        self.layout.input(self._grid_base, self.layout, [first.how, first.quality], **HIDDEN)
+        self.layout.input(self._grid_base, self.layout, [first.how, first.quality], **LATEST)
         strengths = [c.strength for c in self.columns]
-        self.editor.input(self._kind, self.editor, [self.text, *strengths], **HIDDEN)
+        self.editor.input(self._kind, self.editor, [self.text, *strengths], **LATEST)
         models = [c.model for c in self.columns]
         self.tab.select(
             lambda: [gr.update(choices=self.page.service.models())] * len(models),

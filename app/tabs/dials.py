@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import gradio as gr
 
 from app.about import About, Shelf
-from app.tabs.common import HIDDEN, guarded
+from app.tabs.common import HIDDEN, LATEST, guarded
 from app.tabs.knobs import GRIDS, MOST_CANDIDATES, SAMPLERS, number, random_seed, seed_of, whole
 from app.tabs.measured import meaning, measured_line, measured_where
 from app.tabs.write_ask import Length, Wishes, in_words
@@ -344,8 +344,7 @@ def _wire(dials: Dials, shelf: Shelf, model: gr.Dropdown) -> None:
         tell,
         [model, *watched],
         [dials.meaning, dials.told],
-        trigger_mode="always_last",
-        **HIDDEN,
+        **LATEST,
     )
     try:
         defaults = dict(zip(names, (w.value for w in watched), strict=True))

@@ -10,7 +10,7 @@ import gradio as gr
 from app.records import Filter, Generation, StoredStep
 from app.store import Store
 from app.tabs import history_files, history_view
-from app.tabs.common import HIDDEN, Page, guarded
+from app.tabs.common import HIDDEN, LATEST, Page, guarded
 from app.tabs.history_actions import Actions, restore
 from app.tabs.history_files import Files
 from app.tabs.history_view import COLUMNS, WHEN, Restorable, account, chain, days_of, today
@@ -146,33 +146,34 @@ class HistoryTab:
             self._newest,
             filters,
             rows,
-            **HIDDEN,
+            **LATEST,
         )
         days = [self.since, self.until]
-        self.when.input(lambda when: days_of(when, today()), self.when, days, **HIDDEN).then(
-            self._newest, filters, rows, **HIDDEN
+        self.when.input(lambda when: days_of(when, today()), self.when, days, **LATEST).then(
+            self._newest, filters, rows, **LATEST
         )
         chosen = [self.model, self.tag]
-        gr.on([self.tab.select, self.refresh.click], self._choices, None, chosen, **HIDDEN)
-        self.tab.select(self._newest, filters, rows, **HIDDEN)
+        gr.on([self.tab.select, self.refresh.click], self._choices, None, chosen, **LATEST)
+        self.tab.select(self._newest, filters, rows, **LATEST)
         self.older.click(self._older, [*filters, self.last], rows, **HIDDEN)
 
     def _wire_detail(self) -> None:
         actions = self.actions
         shown = [self.id, self.input, self.output, self.detail, self.step, self.chain]
         shown += actions.shown()
-        self.table.select(self._select, None, shown, **HIDDEN)
-        gr.on([self.show.click, self.id.submit], self._show, self.id, shown, **HIDDEN)
-        self.chain.input(self._show, self.chain, shown, **HIDDEN)
-        self.step.input(self._at_step, [self.id, self.step], self.output, **HIDDEN)
+        # Not LATEST: Gradio would answer the later click with the row of the earlier one.
+        self.table.select(self._select, None, shown, trigger_mode="multiple", **HIDDEN)
+        gr.on([self.show.click, self.id.submit], self._show, self.id, shown, **LATEST)
+        self.chain.input(self._show, self.chain, shown, **LATEST)
+        self.step.input(self._at_step, [self.id, self.step], self.output, **LATEST)
         targets = [w for tab in self.editors.values() for w in tab.restorable()]
         places = [*dict.fromkeys([self.page.tabs, self.page.model, self.page.backend, *targets])]
         for button, remix in ((actions.restore, False), (actions.remix, True)):
             button.click(self._restorer(remix), self.id, places, **HIDDEN)
         for done in actions.wire(self.id):
-            done.then(self._show, self.id, shown, **HIDDEN)
-            done.then(self._newest, self.filters, [self.table, self.last], **HIDDEN)
-            done.then(self._choices, None, [self.model, self.tag], **HIDDEN)
+            done.then(self._show, self.id, shown, **LATEST)
+            done.then(self._newest, self.filters, [self.table, self.last], **LATEST)
+            done.then(self._choices, None, [self.model, self.tag], **LATEST)
 
     def _wire_files(self) -> None:
         files = self.files
@@ -180,7 +181,7 @@ class HistoryTab:
             self._export, [files.kind, *self.filters], [files.text, files.said], **HIDDEN
         ).then(None, files.text, files.text, js=history_files.SAVE_JS, **HIDDEN)
         files.upload.upload(self._import, files.upload, files.said, **HIDDEN).then(
-            self._newest, self.filters, [self.table, self.last], **HIDDEN
+            self._newest, self.filters, [self.table, self.last], **LATEST
         )
 
     def _newest(self, request: gr.Request, *given: Any) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ import gradio as gr
 from app import service as events
 from app.records import Generation
 from app.store import Store
-from app.tabs.common import HIDDEN, Page, guarded, page_id, status_html, warn
+from app.tabs.common import HIDDEN, LATEST, Page, guarded, page_id, status_html, warn
 from app.tabs.history_view import (
     ON_THE_PAGE,
     Restorable,
@@ -101,7 +101,7 @@ class Actions:
             self._differences,
             [id, self.other],
             self.compared,
-            **HIDDEN,
+            **LATEST,
         )
         return [
             self.star.click(self._star, id, None, **HIDDEN),

@@ -10,7 +10,7 @@ import gradio as gr
 
 from app.model_card import card_html, read_card
 from app.model_facts import all_facts, hash_of
-from app.tabs.common import HIDDEN, Page, guarded, status_html
+from app.tabs.common import HIDDEN, LATEST, Page, guarded, status_html
 from app.tabs.models_html import TABLE_JS, detail_html, fetch_html, models_html
 from elf_engine.config import to_dict
 from elf_engine.published.catalogue import CATALOGUE, PARAMETERS
@@ -42,7 +42,7 @@ class ModelsTab:
             self._list,
             page.model,
             [self.table, self.fetch],
-            **HIDDEN,
+            **LATEST,
         )
         knobs = [widget for tab in tabs for widget in tab.resettable()]
         self.table.click(self._act, None, [page.model, self.detail, *knobs], **HIDDEN)

@@ -14,7 +14,7 @@ from app import service as events
 from app.about import Shelf
 from app.model_facts import check_task
 from app.records import Generation
-from app.tabs.common import HIDDEN, Page, guarded, page_id, status_html
+from app.tabs.common import HIDDEN, LATEST, Page, guarded, page_id, status_html
 from app.tabs.knobs import MOST_CANDIDATES, Knobs, build_knobs, whole
 from app.tabs.measured import meaning, measured_line, measured_where
 from app.tabs.view import Candidate, Panel, RunView, drain
@@ -184,21 +184,20 @@ class PairTab:
             self._notice,
             self.page.model,
             self.notice,
-            **HIDDEN,
+            **LATEST,
         )
         gr.on(
             [self.knobs.reset.click, self.page.model.input],
             self.reset,
             self.page.model,
             self.resettable(),
-            **HIDDEN,
+            **LATEST,
         )
         self.quality.input(
             self._at_quality,
             [self.quality, self.page.model],
             self.resettable(),
-            trigger_mode="always_last",
-            **HIDDEN,
+            **LATEST,
         )
 
     def _at_quality(self, quality: float, model: str) -> dict[Any, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from app.store import Store
-from app.tabs.common import HIDDEN, guarded
+from app.tabs.common import HIDDEN, LATEST, guarded
 
 
 class Presets:
@@ -46,7 +46,7 @@ class Presets:
             [self.chosen, self.name],
             **HIDDEN,
         )
-        self.chosen.input(self._apply, self.chosen, held, **HIDDEN)
+        self.chosen.input(self._apply, self.chosen, held, **LATEST)
         self.delete.click(self._delete, self.chosen, self.chosen, **HIDDEN)
 
     def names(self, request: gr.Request) -> Any:

@@ -22,7 +22,7 @@ from app.about import Shelf
 from app.model_facts import check_task
 from app.records import Generation
 from app.store import Store
-from app.tabs.common import HIDDEN, Page, guarded, page_id, status_html
+from app.tabs.common import HIDDEN, LATEST, Page, guarded, page_id, status_html
 from app.tabs.dials import AUTO, EXACT, RANGE, build_dials, shown, spec_of, wishes_of, with_seed
 from app.tabs.history_view import ON_THE_PAGE
 from app.tabs.knobs import MOST_CANDIDATES
@@ -134,9 +134,8 @@ class WriteTab:
             [self.ask, self.page.model],
             self.tokens,
             js="(_, model) => [window.elfWrite.text(), model]",
-            trigger_mode="always_last",
             queue=False,
-            **HIDDEN,
+            **LATEST,
         )
 
     def opened(self, blocks: gr.Blocks) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -195,6 +197,30 @@ def test_search_and_filters(history: Open) -> None:
     history.at("tag").click()
     page.get_by_role("option", name="all").click()
     expect(history.row(elf)).to_be_visible()
+
+
+def test_a_search_sent_during_another_is_answered(
+    history: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, store = history.page, history.store
+    first, second = history.add("Zucchini"), history.add("Artichoke")
+    history.click("newest")
+    expect(history.row(first)).to_be_visible()
+    listed, asked = store.list, threading.Semaphore(0)
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        asked.release()
+        time.sleep(1.0)
+        return listed(*args, **kwargs)
+
+    monkeypatch.setattr(Store, "list", lambda self, *args, **kwargs: slow(*args, **kwargs))
+    history.at("search").fill("zucchini")
+    history.at("search").press("Enter")
+    assert asked.acquire(timeout=30)
+    history.at("search").fill("artichoke")
+    history.at("search").press("Enter")
+    expect(history.row(second)).to_be_visible()
+    expect(page.locator("#history-table")).not_to_contain_text(first)
 
 
 def test_star_tag_delete_and_undo(history: Open) -> None:

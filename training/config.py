@@ -160,7 +160,8 @@ class TrainConfig:
     tokenizer_spec    its kind, name in the exported model and padding
     embeddings        what the latents are (the paper's ablation): "scratch", a text encoder
                       pre-trained by us first; "pretrained", the encoder at `encoder_from`;
-                      "learned", a token table trained with the network; "random", a fixed table
+                      "learned", a token table trained with the network; "random", a fixed table.
+                      Ours beside them: "counts", a fixed table from co-occurrence counts
     encoder_from      a T5 encoder: directory, file or Hugging Face name, or a model directory
     unembedding       how the decode head's matrix starts: at "random", or as the "encoder"'s token
                       table, which then needs network.bottleneck = encoder.d_model
@@ -179,7 +180,7 @@ class TrainConfig:
     data: str = "../shared/data"
     tokenizer: str = "assets/starter/tokenizer.model"
     tokenizer_spec: TokenizerSpec = field(default_factory=TokenizerSpec)
-    embeddings: Literal["scratch", "pretrained", "learned", "random"] = "scratch"
+    embeddings: Literal["scratch", "pretrained", "learned", "random", "counts"] = "scratch"
     encoder_from: str = ""
     unembedding: Literal["random", "encoder"] = "random"
     backend: Literal["jax", "torch"] = "jax"
@@ -224,6 +225,11 @@ class TrainConfig:
             raise ElfError(
                 f"embeddings '{self.embeddings}' with encoder_from '{self.encoder_from}'; "
                 "pretrained needs an encoder, the other kinds take none"
+            )
+        if self.embeddings == "counts" and not self.encoder_training.counted_examples:
+            raise ElfError(
+                "embeddings 'counts' with encoder_training.counted_examples 0: nothing to count; "
+                "set it to 1 or more"
             )
         if self.unembedding == "encoder" and self.network.bottleneck != self.encoder.d_model:
             raise ElfError(

@@ -1,4 +1,5 @@
-"""What the latents are: the frozen encoder of a run, in one of the paper's four kinds.
+"""What the latents are: the frozen encoder of a run, in one of the paper's four kinds, or a fixed
+token table from counts, which needs no training and puts tokens of like use side by side.
 
 A token table is a T5 encoder of one block whose output matrices are zero: the block adds nothing,
 and the final norm gives every token a vector of unit root mean square. So tables need no code of
@@ -16,11 +17,11 @@ import numpy as np
 from elf_engine import model_dir, tensor_file
 from elf_engine.config import EncoderSpec
 from elf_engine.errors import ElfError
-from elf_engine.types import Weights
-from training.config import TrainConfig
+from elf_engine.types import FloatArray, Weights
+from training.config import TrainConfig, open_tokenizer
 
 ENCODER, LATENTS = "encoder.safetensors", "latents.json"
-TABLES = ("learned", "random")
+TABLES = ("learned", "random", "counts")
 _SIZES = ("vocab", "d_model", "d_kv", "d_ff", "layers", "heads", "gated")
 
 
@@ -33,14 +34,15 @@ def table_spec(spec: EncoderSpec) -> EncoderSpec:
     )  # fmt: skip
 
 
-def table_weights(spec: EncoderSpec, seed: int) -> Weights:
-    """A random table N(0, 1) as an encoder that only looks tokens up."""
+def table_weights(spec: EncoderSpec, seed: int, table: FloatArray | None = None) -> Weights:
+    """A token table (V,D), random N(0, 1) by default, as an encoder that only looks tokens up."""
     weights: Weights = {}
     for name, shape in model_dir.expected_shapes(spec).items():
         zero = not name.endswith("/weight")
         weights[name] = np.zeros(shape, np.float32) if zero else np.ones(shape, np.float32)
-    rng = np.random.default_rng([seed, 2])
-    table = rng.standard_normal((spec.vocab, spec.d_model), np.float32)
+    if table is None:
+        rng = np.random.default_rng([seed, 2])
+        table = rng.standard_normal((spec.vocab, spec.d_model), np.float32)
     return {**weights, "shared/embedding": table}
 
 
@@ -67,14 +69,16 @@ def load_encoder(config: TrainConfig) -> tuple[TrainConfig, Weights]:
 def make_encoder(config: TrainConfig) -> str:
     """Put the encoder into the run's directory, pre-training it where the config says so; one line
     about it. Raises ElfError when it cannot be found or has other sizes than the config."""
-    if config.embeddings == "scratch":
-        from training.encoder import pretrain
-        from training.sources import open_table
+    from training.encoder import counted, pretrain
+    from training.sources import open_table
 
+    if config.embeddings == "scratch":
         return pretrain(config, open_table(config))
     if config.embeddings in TABLES:
         spec = table_spec(config.encoder)
-        _write(config, table_weights(spec, config.seed), spec)
+        rows = open_table(config) if config.embeddings == "counts" else None
+        table = None if rows is None else counted(config, rows, open_tokenizer(config))
+        _write(config, table_weights(spec, config.seed, table), spec)
         return f"a {config.embeddings} table of {spec.vocab} x {spec.d_model}"
     weights, spec = _read(config)
     _write(config, weights, spec)

@@ -156,7 +156,7 @@ def pretrain(config: TrainConfig, rows: table.Table) -> str:
     """Train the encoder of a config, measure its latents and write both into the run's
     directory; one line about the result."""
     source = encoder_source(config, rows)
-    weights = train(config, source, _start(config, rows, source.tokenizer))
+    weights = train(config, source, counted(config, rows, source.tokenizer))
     mean, std = latent_statistics(config.encoder, weights, source)
     tensor_file.write_file(config.directory / "encoder.safetensors", weights, "float32")
     (config.directory / "latents.json").write_text(json.dumps({"mean": mean, "std": std}))
@@ -169,7 +169,7 @@ def encoder_source(config: TrainConfig, rows: table.Table) -> BatchSource:
     return BatchSource(rows, open_tokenizer(config), config.layout, plan, config.seed + 1)
 
 
-def _start(config: TrainConfig, rows: table.Table, tokenizer: Tokenizer) -> FloatArray | None:
+def counted(config: TrainConfig, rows: table.Table, tokenizer: Tokenizer) -> FloatArray | None:
     """The token table from co-occurrence counts, kept in the run's directory."""
     most, file = config.encoder_training.counted_examples, config.directory / "embedding.npy"
     if not most:

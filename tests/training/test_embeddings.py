@@ -15,7 +15,8 @@ from elf_engine.config import EncoderSpec
 from elf_engine.errors import ElfError
 from elf_engine.weights import unflatten
 from tests.training.small import ENCODER, ROOT, small
-from training.config import TrainConfig
+from training import cooccurrence
+from training.config import EncoderTraining, TrainConfig
 from training.embeddings import load_encoder, make_encoder, table_spec, table_weights
 
 
@@ -37,6 +38,26 @@ def test_a_table_gives_each_token_one_unit_vector_wherever_it_stands() -> None:
     np.testing.assert_allclose(h, unit[ids], rtol=1e-5)
     assert (table_weights(spec, 3)["shared/embedding"] == table).all()
     assert (table_weights(spec, 4)["shared/embedding"] != table).any()
+
+
+def test_tokens_of_like_company_get_like_vectors() -> None:
+    counts = np.zeros((60, 60), np.float32)
+    for token, company in ((20, (30, 31, 32)), (21, (30, 31, 32)), (22, (40, 41, 42))):
+        counts[token, company] = counts[company, token] = 50.0
+    table = cooccurrence.embedding(counts, 16)
+    unit = table / np.linalg.norm(table, axis=1, keepdims=True)
+    assert unit[20] @ unit[21] > 0.4 + abs(unit[20] @ unit[22])
+
+
+def test_the_table_of_counts_is_the_run_s_latents(tmp_path: Path) -> None:
+    plan = EncoderTraining(counted_examples=20)
+    config = small(tmp_path, embeddings="counts", encoder_training=plan)
+    make_encoder(config)
+    table = load_encoder(config)[1]["shared/embedding"]
+    np.testing.assert_array_equal(table, np.load(config.directory / "embedding.npy"))
+    assert (table != table_weights(config.encoder, config.seed)["shared/embedding"]).any()
+    with pytest.raises(ElfError, match="counted_examples 0: nothing to count"):
+        small(tmp_path, embeddings="counts")
 
 
 def test_the_bundled_encoder_serves_another_run_with_its_own_statistics(tmp_path: Path) -> None:

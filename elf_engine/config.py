@@ -166,6 +166,8 @@ class LayoutSpec:
     lengths      padded row lengths, ascending; a row takes the first that fits.
     tasks        task name -> id of its leading control token; -1 means no leading token.
     sep_id       token between source and target; -1 for none.
+    positions    "row": rotary positions count through the row, as published. "source": behind the
+                 separator they count from 1 again, so that target and source run side by side.
     max_source   most condition tokens of translate/summarise; 0 for no limit but the row.
     """
 
@@ -174,6 +176,7 @@ class LayoutSpec:
     lengths: tuple[int, ...] = (32, 64, 128)
     tasks: dict[str, int] = field(default_factory=dict)
     sep_id: int = -1
+    positions: Literal["row", "source"] = "row"
     max_source: int = 0
 
 

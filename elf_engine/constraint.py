@@ -16,6 +16,7 @@ class Constraint:
     known    (B,S,1) bool, positions that stay
     clean    (B,S,D) latents of the known positions, 0 elsewhere
     valid    (B,S) bool, false for padding; None when the model attends everywhere
+    places   (B,S) int, rotary positions; None when they count from 0
     origin   (B,S,D) latents the start state is mixed from (rewrite); None starts from noise
     t_start  start time in [0, 1): 0 is pure noise
     hold     "clean": known positions are clean at every t. "renoise": they follow the flow with
@@ -28,6 +29,7 @@ class Constraint:
     known: Array
     clean: Array
     valid: Array | None = None
+    places: Array | None = None
     origin: Array | None = None
     t_start: float = 0.0
     hold: Literal["clean", "renoise"] = "clean"

@@ -56,7 +56,7 @@ def guided_estimate(
     The unconditional pass zeroes the known positions in z and in the self-condition and otherwise
     reuses the guided x_prev, as published.
     """
-    known, valid, passes = constraint.known, constraint.valid, guidance.passes
+    known, passes = constraint.known, guidance.passes
     zs, priors = [z], [x_prev]
     if passes.self_condition:
         # Without self-condition: zeros, but the known positions keep what x_prev holds there.
@@ -70,7 +70,7 @@ def guided_estimate(
         xp.concat(priors),
         xp.concat([t] * n),
         xp.concat([guidance.w] * n),
-        None if valid is None else xp.concat([valid] * n),
+        *(None if a is None else xp.concat([a] * n) for a in (constraint.valid, constraint.places)),
     )
     parts = [x[i * rows : (i + 1) * rows] for i in range(n)]
     if passes.self_condition:

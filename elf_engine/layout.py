@@ -21,7 +21,7 @@ import numpy as np
 
 from elf_engine.config import LayoutSpec
 from elf_engine.errors import ElfError
-from elf_engine.types import BoolArray, IntArray
+from elf_engine.types import Array, BoolArray, IntArray
 
 TASKS = ("draft", "infill", "translate", "summarise", "modernise")
 
@@ -100,6 +100,17 @@ def pair_pieces(layout: LayoutSpec, source: Sequence[int], target: Free) -> list
     """Source, separator, free target: the pieces of translate, summarise and modernise."""
     sep = [layout.sep_id] if layout.sep_id >= 0 else []
     return [[*source, *sep], target]
+
+
+def positions(layout: LayoutSpec, ids: Array) -> Array | None:
+    """Rotary positions (B,S) of token ids (B,S), arrays of NumPy, JAX or PyTorch; None where they
+    count through the row. With "source" the first token behind the separator stands at 1, where
+    the source's first stands behind the task's token."""
+    if layout.positions == "row":
+        return None
+    index = (ids >= 0).cumsum(1) - 1
+    separator = ((ids == layout.sep_id).cumsum(1) == 0).sum(1)[:, None]
+    return index - separator * (index > separator)
 
 
 def bucket(layout: LayoutSpec, max_length: int, size: int) -> int:

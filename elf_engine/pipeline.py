@@ -16,7 +16,7 @@ from elf_engine.config import ModelConfig, SampleSpec
 from elf_engine.constraint import Constraint
 from elf_engine.errors import ElfError
 from elf_engine.guidance import Passes
-from elf_engine.layout import Batch, Row, bucket, pad_rows
+from elf_engine.layout import Batch, Row, bucket, pad_rows, positions
 from elf_engine.tokens import Tokenizer, load_tokenizer
 from elf_engine.types import BoolArray, FloatArray, IntArray
 
@@ -158,7 +158,9 @@ class Engine:
         start = None
         if origin is not None:
             start = self.backend.encode(put(origin), put(batch.valid))
-        return Constraint(known, clean, valid, start, t_start, layout.hold)
+        places = positions(layout, batch.ids)
+        places = None if places is None else put(np.asarray(places, np.int32))
+        return Constraint(known, clean, valid, places, start, t_start, layout.hold)
 
     def sample(
         self,
@@ -218,24 +220,26 @@ class Engine:
         is true, only tokens that stand for text are looked at: no EOS, no control token."""
         put = self.backend.asarray
         if text_at is None or not text_at.any():
-            ids = self._decoder(z, put(w), constraint.valid)
+            ids = self._decoder(z, put(w), constraint.valid, constraint.places)
         else:
             at = np.zeros((len(w), text_at.shape[1], 1), np.float32)
             at[: len(text_at), :, 0] = text_at
-            ids = self._text_decoder(z, put(w), constraint.valid, put(at), put(self._silent))
+            seen = (put(w), constraint.valid, constraint.places)
+            ids = self._text_decoder(z, *seen, put(at), put(self._silent))
         return np.asarray(self.backend.to_numpy(ids), np.int32)
 
     @cached_property
     def _decoder(self) -> Any:
         xp = self.backend.xp
-        return self.backend.compile(lambda net, z, w, valid: xp.argmax(net.logits(z, w, valid), -1))
+        return self.backend.compile(lambda net, *seen: xp.argmax(net.logits(*seen), -1))
 
     @cached_property
     def _text_decoder(self) -> Any:
         xp = self.backend.xp
 
-        def best(net: Any, z: Any, w: Any, valid: Any, at: Any, silent: Any) -> Any:
-            return xp.argmax(net.logits(z, w, valid) - 1e9 * at * silent, -1)
+        def best(net: Any, *given: Any) -> Any:
+            *seen, at, silent = given
+            return xp.argmax(net.logits(*seen) - 1e9 * at * silent, -1)
 
         return self.backend.compile(best)
 
@@ -247,15 +251,16 @@ class Engine:
 
     def confidence(self, z: Any, w: FloatArray, constraint: Constraint) -> FloatArray:
         """Natural log-probability (B,S) of the most likely tokens of latents z (B,S,D)."""
-        found = self._confidence(z, self.backend.asarray(w), constraint.valid)
+        seen = (self.backend.asarray(w), constraint.valid, constraint.places)
+        found = self._confidence(z, *seen)
         return np.asarray(self.backend.to_numpy(found), np.float32)
 
     @cached_property
     def _confidence(self) -> Any:
         xp = self.backend.xp
 
-        def best(net: Any, z: Any, w: Any, valid: Any) -> Any:
-            logits = net.logits(z, w, valid)
+        def best(net: Any, *seen: Any) -> Any:
+            logits = net.logits(*seen)
             top = xp.amax(logits, -1)
             return -xp.log(xp.sum(xp.exp(logits - top[..., None]), -1))
 

@@ -29,14 +29,15 @@ NO_OPTIONS = ObjectiveConfig()
 
 
 class Inputs(NamedTuple):
-    """One batch: token ids (B,S), clean latents x (B,S,D), known and valid (B,S), and drop (B,),
-    true where the condition is dropped."""
+    """One batch: token ids (B,S), clean latents x (B,S,D), known and valid (B,S), drop (B,), true
+    where the condition is dropped, and rotary positions (B,S), None where they count from 0."""
 
     ids: Array
     x: Array
     known: Array
     valid: Array
     drop: Array
+    positions: Array | None = None
 
 
 class Draws(NamedTuple):
@@ -163,10 +164,10 @@ def losses(
 
     def hidden(rows: slice, x_prev: Array) -> Array:
         both = jnp.concatenate([z[rows], x_prev], -1) if net.spec.self_conditioning else z[rows]
-        valid = None if seen is None else seen[rows]
+        valid, places = (None if a is None else a[rows] for a in (seen, inputs.positions))
         return net.apply(
             {"params": params}, both, times[rows], draws.w[rows], valid, decode[rows],
-            method="hidden",
+            positions=places, method="hidden",
         )  # fmt: skip
 
     def predict(h: Array) -> Array:

@@ -21,13 +21,23 @@ DecoderFactory = Callable[[DecoderSpec, Weights, str], "LeftToRight"]
 class Network(Protocol):
     """The two modes of the ELF network. All arguments are arrays of the backend."""
 
-    def denoise(self, z: Array, x_prev: Array, t: Array, w: Array, valid: Array | None) -> Array:
+    def denoise(
+        self,
+        z: Array,
+        x_prev: Array,
+        t: Array,
+        w: Array,
+        valid: Array | None,
+        positions: Array | None = None,
+    ) -> Array:
         """Clean estimate x (B,S,D) float32 of z (B,S,D) at t (B,), self-conditioned on x_prev
         (B,S,D), guidance scale w (B,). valid (B,S) bool hides padding from attention; None
-        attends everywhere."""
+        attends everywhere. positions (B,S) are those of RoPE; None counts from 0."""
         ...
 
-    def logits(self, z: Array, w: Array, valid: Array | None) -> Array:
+    def logits(
+        self, z: Array, w: Array, valid: Array | None, positions: Array | None = None
+    ) -> Array:
         """Decode mode: token logits (B,S,V) float32 of z (B,S,D) at t = 1 with zero
         self-condition."""
         ...

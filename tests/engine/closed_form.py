@@ -21,13 +21,15 @@ class GaussianNetwork:
         self.mean, self.std, self.noise_scale = mean, std, noise_scale
         self.calls: list[int] = []
 
-    def denoise(self, z: Any, x_prev: Any, t: Any, w: Any, valid: Any) -> Any:
+    def denoise(
+        self, z: Any, x_prev: Any, t: Any, w: Any, valid: Any, positions: Any = None
+    ) -> Any:
         self.calls.append(len(z))
         t = t[:, None, None]
         signal, noise = (t * self.std) ** 2, ((1 - t) * self.noise_scale) ** 2
         return self.mean + t * self.std**2 / (signal + noise) * (z - t * self.mean)
 
-    def logits(self, z: Any, w: Any, valid: Any) -> Any:
+    def logits(self, z: Any, w: Any, valid: Any, positions: Any = None) -> Any:
         return z
 
     def solution(self, start: Any) -> Any:

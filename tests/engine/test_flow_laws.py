@@ -127,11 +127,11 @@ def test_start_state_of_a_rewrite_is_the_noised_original():
 class Counting:
     """Predicts the mean of its inputs, so that each pass can be told apart."""
 
-    def denoise(self, z, x_prev, t, w, valid):
+    def denoise(self, z, x_prev, t, w, valid, positions=None):
         self.rows = len(z)
         return z + 10 * x_prev
 
-    def logits(self, z, w, valid):
+    def logits(self, z, w, valid, positions=None):
         raise AssertionError("guidance never decodes")
 
 

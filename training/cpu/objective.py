@@ -74,8 +74,8 @@ def losses(
 
     def hidden(rows: slice, x_prev: Tensor) -> Tensor:
         both = torch.cat([z[rows], x_prev], -1) if net.spec.self_conditioning else z[rows]
-        valid = None if seen is None else seen[rows]
-        return net.trunk(both, times[rows], draws.w[rows], valid, decode[rows])
+        valid, places = (None if a is None else a[rows] for a in (seen, inputs.positions))
+        return net.trunk(both, times[rows], draws.w[rows], valid, decode[rows], places)
 
     x_prev = x_init = clean[conditioned]
     if n:

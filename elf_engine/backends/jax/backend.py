@@ -29,22 +29,36 @@ class JaxNetwork:
     module: ELFNetwork
     params: Any
 
-    def denoise(self, z: Array, x_prev: Array, t: Array, w: Array, valid: Array | None) -> Array:
+    def denoise(
+        self,
+        z: Array,
+        x_prev: Array,
+        t: Array,
+        w: Array,
+        valid: Array | None,
+        positions: Array | None = None,
+    ) -> Array:
         """See `protocol.Network.denoise`."""
         inputs = jnp.concatenate([z, x_prev], -1) if self.module.spec.self_conditioning else z
-        hidden = self._hidden(inputs, t, w, valid, jnp.zeros_like(t))
+        hidden = self._hidden(inputs, t, w, valid, jnp.zeros_like(t), positions)
         return self.module.apply(self.params, hidden, method="predict_x")
 
-    def logits(self, z: Array, w: Array, valid: Array | None) -> Array:
+    def logits(
+        self, z: Array, w: Array, valid: Array | None, positions: Array | None = None
+    ) -> Array:
         """See `protocol.Network.logits`."""
         one = jnp.ones((z.shape[0],), jnp.float32)
         zeros = jnp.zeros_like(z)
         inputs = jnp.concatenate([z, zeros], -1) if self.module.spec.self_conditioning else z
-        hidden = self._hidden(inputs, one, w, valid, one)
+        hidden = self._hidden(inputs, one, w, valid, one, positions)
         return self.module.apply(self.params, hidden, method="predict_logits")
 
-    def _hidden(self, inputs: Array, t: Array, w: Array, valid: Array | None, mode: Array) -> Array:
-        return self.module.apply(self.params, inputs, t, w, valid, mode, method="hidden")
+    def _hidden(self, inputs: Array, *given: Array | None) -> Array:
+        """Arguments as of `ELFNetwork.hidden`, the last one the positions."""
+        hidden: Array = self.module.apply(
+            self.params, inputs, *given[:-1], positions=given[-1], method="hidden"
+        )
+        return hidden
 
 
 class JaxBackend:

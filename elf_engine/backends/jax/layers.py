@@ -7,7 +7,7 @@ import math
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 EPS = 1e-6
 XAVIER = nn.initializers.xavier_uniform()
@@ -60,11 +60,10 @@ class Bottleneck(nn.Module):
         return out
 
 
-def rope_tables(length: int, prefix: int, width: int) -> tuple[Array, Array]:
-    """cos and sin (S, width/2) for `prefix` unrotated tokens and text positions 0.. after them."""
+def rope_tables(positions: Int[Array, "*B S"], width: int) -> tuple[Array, Array]:
+    """cos and sin (*B, S, width/2) of the angles at `positions`; at 0 nothing is rotated."""
     freqs = 10000.0 ** (-jnp.arange(0, width, 2, dtype=jnp.float32) / width)
-    position = jnp.maximum(jnp.arange(length) - prefix, 0).astype(jnp.float32)
-    angles = jnp.where(jnp.arange(length)[:, None] < prefix, 0.0, position[:, None] * freqs)
+    angles = positions[..., None].astype(jnp.float32) * freqs
     return jnp.cos(angles), jnp.sin(angles)
 
 
@@ -72,7 +71,7 @@ def rotate(x: Float[Array, "B S N K"], cos: Array, sin: Array) -> Float[Array, "
     """Rotary embedding on interleaved pairs (x0, x1), (x2, x3), ..., in float32."""
     pairs = x.astype(jnp.float32).reshape(*x.shape[:-1], -1, 2)
     a, b = pairs[..., 0], pairs[..., 1]
-    cos, sin = cos[None, :, None, :], sin[None, :, None, :]
+    cos, sin = cos[..., None, :], sin[..., None, :]
     return jnp.stack([a * cos - b * sin, b * cos + a * sin], axis=-1).reshape(x.shape)
 
 

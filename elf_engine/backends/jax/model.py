@@ -5,7 +5,7 @@ from __future__ import annotations
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from elf_engine.backends.jax.layers import (
     NORMAL,
@@ -65,12 +65,14 @@ class ELFNetwork(nn.Module):
         valid: Bool[Array, "B S"] | None,
         decode: Float[Array, " B"],
         deterministic: bool = True,
+        positions: Int[Array, "B S"] | None = None,
     ) -> Float[Array, "B S H"]:
         """Final hidden states of the text positions.
 
-        inputs  [z, x_prev] on the last axis (C = 2D), or z alone without self-conditioning
-        decode  1 for rows in decode mode, 0 in denoise mode
-        valid   false hides a text position from attention
+        inputs     [z, x_prev] on the last axis (C = 2D), or z alone without self-conditioning
+        decode     1 for rows in decode mode, 0 in denoise mode
+        valid      false hides a text position from attention
+        positions  those of RoPE; 0 to S - 1 where None
         """
         n, batch = self.spec, inputs.shape[0]
         h = inputs.astype(self.dtype)
@@ -86,7 +88,10 @@ class ELFNetwork(nn.Module):
         if valid is not None:
             seen = jnp.ones((batch, n.prefix), jnp.bool_)
             valid = jnp.concatenate([seen, valid.astype(jnp.bool_)], axis=1)
-        rope = rope_tables(h.shape[1], n.prefix, n.hidden // n.heads)
+        places = jnp.arange(inputs.shape[1]) if positions is None else positions
+        # The prefix is at 0 too: it does not rotate.
+        places = jnp.pad(places, [(0, 0)] * (places.ndim - 1) + [(n.prefix, 0)])
+        rope = rope_tables(places, n.hidden // n.heads)
         for block in self.blocks:
             h = block(h, rope, valid, deterministic)
         return h[:, n.prefix :]

@@ -51,9 +51,11 @@ class TorchNetwork:
         t: Float[Tensor, " B"],
         w: Float[Tensor, " B"],
         valid: Bool[Tensor, "B S"] | None,
+        positions: Int[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B S D"]:
         """See `protocol.Network.denoise`."""
-        hidden = self.module.trunk(self._input(z, x_prev), t, w, valid, decode=False)
+        inputs = self._input(z, x_prev)
+        hidden = self.module.trunk(inputs, t, w, valid, False, positions)
         return self.module.clean_estimate(hidden)
 
     def logits(
@@ -61,10 +63,11 @@ class TorchNetwork:
         z: Float[Tensor, "B S D"],
         w: Float[Tensor, " B"],
         valid: Bool[Tensor, "B S"] | None,
+        positions: Int[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B S V"]:
         """See `protocol.Network.logits`."""
-        inputs = self._input(z, torch.zeros_like(z))
-        hidden = self.module.trunk(inputs, torch.ones_like(z[:, 0, 0]), w, valid, decode=True)
+        inputs, t = self._input(z, torch.zeros_like(z)), torch.ones_like(z[:, 0, 0])
+        hidden = self.module.trunk(inputs, t, w, valid, True, positions)
         return self.module.token_logits(hidden)
 
     def _input(self, z: Tensor, x_prev: Tensor) -> Tensor:

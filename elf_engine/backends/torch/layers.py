@@ -79,7 +79,7 @@ def rope_table(
 
 
 def rotate(
-    x: Float[Tensor, "B N 2 heads head_dim"], table: Complex[Tensor, "N 1 1 pairs"]
+    x: Float[Tensor, "B N 2 heads head_dim"], table: Complex[Tensor, "*#B N 1 1 pairs"]
 ) -> Float[Tensor, "B N 2 heads head_dim"]:
     """Rotary embedding (RoPE) of interleaved pairs (x0, x1), (x2, x3), ... of float32 q and k."""
     pairs = torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))
@@ -121,7 +121,7 @@ class Attention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B N H"],
-        rope: Complex[Tensor, "N 1 1 pairs"],
+        rope: Complex[Tensor, "*#B N 1 1 pairs"],
         mask: Float[Tensor, "B 1 #N K"] | None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B N H"]:
@@ -164,7 +164,7 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B N H"],
-        rope: Complex[Tensor, "N 1 1 pairs"],
+        rope: Complex[Tensor, "*#B N 1 1 pairs"],
         mask: Float[Tensor, "B 1 #N K"] | None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B N H"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from elf_engine.backends.torch.layers import Block, RmsNorm, ScalarEmbedder, rope_table
@@ -71,12 +71,14 @@ class Elf(nn.Module):
         w: Float[Tensor, " B"] | None,
         valid: Bool[Tensor, "B S"] | None,
         decode: bool | Float[Tensor, " B"],
+        positions: Int[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B S H"]:
         """Final hidden state of the text positions, before any norm.
 
         x is `[z, x_prev]` (C = 2 D), or `z` alone (C = D) without self-conditioning; w is read
-        only by models with guidance tokens; decode is the mode of all rows, or 1 or 0 for each.
-        Raises ElfError beyond the model's length.
+        only by models with guidance tokens; decode is the mode of all rows, or 1 or 0 for each;
+        positions are those of RoPE, 0 to S - 1 where None. Raises ElfError beyond the model's
+        length.
         """
         size, spec = x.shape[1], self.spec
         if size > spec.max_length:
@@ -86,7 +88,7 @@ class Elf(nn.Module):
         if spec.self_conditioning:
             text = self.self_cond_proj(text)
         h = torch.cat([*self._prefix(t, w, decode), self.text_proj(text)], dim=1)
-        rope = rope_table(spec.prefix, size, spec.hidden // spec.heads, h.device)
+        rope = self._rope(size, positions, h.device)
         mask = None if valid is None else self._key_mask(valid, dtype)
         for block in self.blocks:
             h = block(h, rope, mask)
@@ -112,6 +114,15 @@ class Elf(nn.Module):
             tokens.append(self.self_cond_cfg_tokens + scale[:, None])
         on = decode[:, None, None] if isinstance(decode, Tensor) else float(decode)
         return [*tokens, (self.mode_tokens * on).expand(batch, -1, -1)]
+
+    def _rope(self, size: int, positions: Tensor | None, device: torch.device) -> Tensor:
+        spec = self.spec
+        width = spec.hidden // spec.heads
+        if positions is None:
+            return rope_table(spec.prefix, size, width, device)
+        # Position 0 is no rotation, which is what the prefix has.
+        every = rope_table(0, spec.max_length, width, device)
+        return every[F.pad(positions, (spec.prefix, 0))]
 
     def _key_mask(self, valid: Tensor, dtype: torch.dtype) -> Tensor:
         """Added to the scores: -inf hides a key from every query; prefix keys are always seen."""

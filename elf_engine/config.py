@@ -8,6 +8,7 @@ import math
 import types
 import typing
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Literal, TypeVar
 
 from elf_engine.errors import ElfError
@@ -16,6 +17,8 @@ T = TypeVar("T")
 
 
 def _in_range(name: str, value: float, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ElfError(f"{name} {value!r} is no number; give one from {low} to {high}")
     if not (math.isfinite(value) and low <= value <= high):
         raise ElfError(f"{name} {value} is outside {low} to {high}")
 

@@ -224,3 +224,16 @@ def test_an_unknown_dtype_is_refused(model):
     for name in ("jax", "torch"):
         with pytest.raises(ElfError, match="float16"):
             Engine.load(model, backend=name, dtype="float16")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gamma": True}, "gamma True is no number"),
+        ({"guidance": float("nan")}, "guidance nan is outside"),
+        ({"seed": -1}, "seed -1 is outside"),
+    ],
+)
+def test_settings_that_are_no_numbers_are_refused(changes, message):
+    with pytest.raises(ElfError, match=message):
+        SampleSpec(**changes)

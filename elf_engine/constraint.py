@@ -13,14 +13,14 @@ from elf_engine.types import Array
 class Constraint:
     """Known positions, their latents, and where the flow starts. Arrays are the backend's.
 
-    known    (B,S,1) bool, positions that stay
-    clean    (B,S,D) latents of the known positions, 0 elsewhere
-    valid    (B,S) bool, false for padding; None when the model attends everywhere
-    places   (B,S) int, rotary positions; None when they count from 0
-    origin   (B,S,D) latents the start state is mixed from (rewrite); None starts from noise
-    t_start  start time in [0, 1): 0 is pure noise
-    hold     "clean": known positions are clean at every t. "renoise": they follow the flow with
-             the start noise, for models that never saw a clean condition.
+    known      (B,S,1) bool, positions that stay
+    clean      (B,S,D) latents of the known positions, 0 elsewhere
+    valid      (B,S) bool, false for padding; None when the model attends everywhere
+    positions  (B,S) int, those of RoPE; None when they count from 0
+    origin     (B,S,D) latents the start state is mixed from (rewrite); None starts from noise
+    t_start    start time in [0, 1): 0 is pure noise
+    hold       "clean": known positions are clean at every t. "renoise": they follow the flow with
+               the start noise, for models that never saw a clean condition.
 
     prefix: leading tokens known. infill: all but the gaps. translate, summarise: the source.
     rewrite: protected words known, `origin` the whole text, t_start = 1 - strength.
@@ -29,7 +29,7 @@ class Constraint:
     known: Array
     clean: Array
     valid: Array | None = None
-    places: Array | None = None
+    positions: Array | None = None
     origin: Array | None = None
     t_start: float = 0.0
     hold: Literal["clean", "renoise"] = "clean"

@@ -65,12 +65,13 @@ def guided_estimate(
         zs += [xp.where(known, xp.zeros_like(a), a) for a in zs]
         priors += [xp.where(known, xp.zeros_like(a), a) for a in priors]
     n, rows = len(zs), z.shape[0]
+    held = (constraint.valid, constraint.positions)
     x = net.denoise(
         xp.concat(zs),
         xp.concat(priors),
         xp.concat([t] * n),
         xp.concat([guidance.w] * n),
-        *(None if a is None else xp.concat([a] * n) for a in (constraint.valid, constraint.places)),
+        *(None if a is None else xp.concat([a] * n) for a in held),
     )
     parts = [x[i * rows : (i + 1) * rows] for i in range(n)]
     if passes.self_condition:

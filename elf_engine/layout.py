@@ -102,7 +102,7 @@ def pair_pieces(layout: LayoutSpec, source: Sequence[int], target: Free) -> list
     return [[*source, *sep], target]
 
 
-def positions(layout: LayoutSpec, ids: Array) -> Array | None:
+def rotary_positions(layout: LayoutSpec, ids: Array) -> Array | None:
     """Rotary positions (B,S) of token ids (B,S), arrays of NumPy, JAX or PyTorch; None where they
     count through the row. With "source" the first token behind the separator stands at 1, where
     the source's first stands behind the task's token."""

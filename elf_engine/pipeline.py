@@ -16,7 +16,7 @@ from elf_engine.config import ModelConfig, SampleSpec
 from elf_engine.constraint import Constraint
 from elf_engine.errors import ElfError
 from elf_engine.guidance import Passes
-from elf_engine.layout import Batch, Row, bucket, pad_rows, positions
+from elf_engine.layout import Batch, Row, bucket, pad_rows, rotary_positions
 from elf_engine.tokens import Tokenizer, load_tokenizer
 from elf_engine.types import BoolArray, FloatArray, IntArray
 
@@ -158,9 +158,9 @@ class Engine:
         start = None
         if origin is not None:
             start = self.backend.encode(put(origin), put(batch.valid))
-        places = positions(layout, batch.ids)
-        places = None if places is None else put(np.asarray(places, np.int32))
-        return Constraint(known, clean, valid, places, start, t_start, layout.hold)
+        at = rotary_positions(layout, batch.ids)
+        at = None if at is None else put(np.asarray(at, np.int32))
+        return Constraint(known, clean, valid, at, start, t_start, layout.hold)
 
     def sample(
         self,
@@ -220,11 +220,11 @@ class Engine:
         is true, only tokens that stand for text are looked at: no EOS, no control token."""
         put = self.backend.asarray
         if text_at is None or not text_at.any():
-            ids = self._decoder(z, put(w), constraint.valid, constraint.places)
+            ids = self._decoder(z, put(w), constraint.valid, constraint.positions)
         else:
             at = np.zeros((len(w), text_at.shape[1], 1), np.float32)
             at[: len(text_at), :, 0] = text_at
-            seen = (put(w), constraint.valid, constraint.places)
+            seen = (put(w), constraint.valid, constraint.positions)
             ids = self._text_decoder(z, *seen, put(at), put(self._silent))
         return np.asarray(self.backend.to_numpy(ids), np.int32)
 
@@ -251,7 +251,7 @@ class Engine:
 
     def confidence(self, z: Any, w: FloatArray, constraint: Constraint) -> FloatArray:
         """Natural log-probability (B,S) of the most likely tokens of latents z (B,S,D)."""
-        seen = (self.backend.asarray(w), constraint.valid, constraint.places)
+        seen = (self.backend.asarray(w), constraint.valid, constraint.positions)
         found = self._confidence(z, *seen)
         return np.asarray(self.backend.to_numpy(found), np.float32)
 

@@ -57,7 +57,7 @@ def make_step(xp: Any, flow: FlowSpec, passes: Passes, hold: Literal["clean", "r
     noise  (start, eps), each (B,S,D), already multiplied by the noise scale
     times  (t, t_next), each (B,)
     knobs  (gamma, w, c), each (B,); gamma 0 is Euler's ODE step
-    held   (known (B,S,1), clean (B,S,D), valid (B,S) or None, places (B,S) or None)
+    held   (known (B,S,1), clean (B,S,D), valid (B,S) or None, positions (B,S) or None)
     """
 
     def step(
@@ -115,7 +115,7 @@ class Walk:
         self._order = order(len(knobs.times) - 1, resample)
         put = backend.asarray
         self._start = put(noise(0) * self._scale)
-        self._held = (constraint.known, constraint.clean, constraint.valid, constraint.places)
+        self._held = (constraint.known, constraint.clean, constraint.valid, constraint.positions)
         self._w, self._c = put(knobs.w), put(knobs.c)
         first = constraint.first_estimate(backend.xp)
         self.state = State(0, constraint.start(backend.xp, self._start), first)

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from elf_engine.backends.jax.model import ELFNetwork
 from elf_engine.backends.jax.t5 import T5Encoder
 from elf_engine.config import EncoderSpec
-from elf_engine.layout import positions
+from elf_engine.layout import rotary_positions
 from elf_engine.types import Array, Weights
 from elf_engine.weights import unflatten
 from training.config import TrainConfig
@@ -92,7 +92,7 @@ def prepare(
     drop = jax.random.bernoulli(kd, config.objective.label_drop, (split.rows,))
     x = latents(config.encoder, encoder, ids, known, valid, drop)
     draws = draw(kr, (*ids.shape, x.shape[-1]), split, config.flow, config.objective)
-    return Inputs(ids, x, known, valid, drop, positions(config.layout, ids)), draws
+    return Inputs(ids, x, known, valid, drop, rotary_positions(config.layout, ids)), draws
 
 
 def arrays(batch: TrainBatch) -> tuple[Any, Any, Any]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from elf_engine.config import LayoutSpec, SampleSpec
-from elf_engine.layout import Free, build_row, pair_pieces, positions
+from elf_engine.layout import Free, build_row, pair_pieces, rotary_positions
 from elf_engine.pipeline import Engine
 from tests.fakes import tiny_model_dir
 from tests.parity.common import ENCODERS, NETWORKS, backend, network_inputs
@@ -66,10 +66,10 @@ def test_the_target_stands_beside_its_source(library: Any) -> None:
     row = build_row(SOURCE, 1, "translate", pair_pieces(SOURCE, [30, 31, 32], Free(4, (40, 41))))
     plain = build_row(SOURCE, 1, "draft", [[30, 31], Free(6)])
     ids = np.stack([row.ids, plain.ids])
-    found = np.asarray(positions(SOURCE, library(ids)))
+    found = np.asarray(rotary_positions(SOURCE, library(ids)))
     assert ids[0].tolist() == [7, 30, 31, 32, 4, 40, 41, 1, 1]
     assert found.tolist() == [[0, 1, 2, 3, 4, 1, 2, 3, 4], list(range(9))]
-    assert positions(LayoutSpec(sep_id=4), library(ids)) is None
+    assert rotary_positions(LayoutSpec(sep_id=4), library(ids)) is None
 
 
 def test_a_run_uses_them_on_both_backends(tmp_path: Path) -> None:

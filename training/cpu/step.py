@@ -20,7 +20,7 @@ from elf_engine.backends.torch.backend import DTYPES, load_network, load_t5
 from elf_engine.backends.torch.model import Elf
 from elf_engine.backends.torch.weights import slots
 from elf_engine.errors import ElfError
-from elf_engine.layout import positions
+from elf_engine.layout import rotary_positions
 from elf_engine.types import Weights
 from elf_engine.weights import flatten, unflatten
 from training.config import TrainConfig
@@ -143,7 +143,7 @@ class CpuStepper:
         with torch.no_grad():
             h = self._encoder(ids.long(), visible(known, valid, drop))
         x = (h - spec.latent_mean) / spec.latent_std
-        return Inputs(ids, x, known, valid, drop, positions(self.config.layout, ids))
+        return Inputs(ids, x, known, valid, drop, rotary_positions(self.config.layout, ids))
 
     def _view(self, name: str, grad: bool) -> Tensor:
         slot = self._slots[name]

@@ -69,7 +69,7 @@ def one_step(backend: Backend, batch: int, length: int) -> Callable[[], None]:
     put, step = backend.asarray, _step(backend)
     state = _noise(backend, batch, length)
     constraint = _free(backend, batch, length)
-    held = (constraint.known, constraint.clean, constraint.valid)
+    held = constraint.held
     z, x_prev, start, eps = (put(state(i)) for i in range(4))
     column = [put(np.full(batch, value, np.float32)) for value in (0.5, 0.53, 1.0, 3.0, 1.0)]
 

@@ -34,6 +34,11 @@ class Constraint:
     t_start: float = 0.0
     hold: Literal["clean", "renoise"] = "clean"
 
+    @property
+    def held(self) -> tuple[Array, Array, Array | None, Array | None]:
+        """What every network step is given, see `samplers.make_step`."""
+        return self.known, self.clean, self.valid, self.positions
+
     def start(self, xp: Any, noise: Array) -> Array:
         """State at t_start from start noise (B,S,D) already multiplied by the noise scale."""
         z = noise

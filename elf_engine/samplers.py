@@ -115,7 +115,7 @@ class Walk:
         self._order = order(len(knobs.times) - 1, resample)
         put = backend.asarray
         self._start = put(noise(0) * self._scale)
-        self._held = (constraint.known, constraint.clean, constraint.valid, constraint.positions)
+        self._held = constraint.held
         self._w, self._c = put(knobs.w), put(knobs.c)
         first = constraint.first_estimate(backend.xp)
         self.state = State(0, constraint.start(backend.xp, self._start), first)

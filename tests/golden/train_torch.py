@@ -32,8 +32,8 @@ def trainable(spec: NetworkSpec, params: Weights) -> Elf:
     return net.requires_grad_(True)
 
 
-def tensors(arrays: Iterable[Any]) -> list[torch.Tensor]:
-    return [torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]
+def tensors(arrays: Iterable[Any]) -> list[torch.Tensor | None]:
+    return [None if a is None else torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]
 
 
 def gradients(net: Elf, case: Replay) -> tuple[float, Weights]:

@@ -17,8 +17,8 @@ from elf_engine.errors import ElfError
 log = logging.getLogger(__name__)
 
 HIDDEN: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-# For what only shows: an event during the answer to the last one is answered after it. Gradio drops
-# it otherwise, and the page would show an older state than its controls.
+# For what only shows and sets no control: an event during the answer to the last one is answered
+# after it. Gradio drops it otherwise, and the page would show an older state than its controls.
 LATEST: dict[str, Any] = {**HIDDEN, "trigger_mode": "always_last"}
 
 

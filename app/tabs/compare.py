@@ -231,9 +231,9 @@ class CompareTab:
             **LATEST,
         )  # fmt: skip
         first = self.columns[0]
-        self.layout.input(self._grid_base, self.layout, [first.how, first.quality], **LATEST)
+        self.layout.input(self._grid_base, self.layout, [first.how, first.quality], **HIDDEN)
         strengths = [c.strength for c in self.columns]
-        self.editor.input(self._kind, self.editor, [self.text, *strengths], **LATEST)
+        self.editor.input(self._kind, self.editor, [self.text, *strengths], **HIDDEN)
         models = [c.model for c in self.columns]
         self.tab.select(
             lambda: [gr.update(choices=self.page.service.models())] * len(models),

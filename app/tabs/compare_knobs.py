@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from app.service import BACKENDS
-from app.tabs.common import LATEST, Page, caption_html
+from app.tabs.common import HIDDEN, LATEST, Page, caption_html
 from app.tabs.knobs import SAMPLERS, SLIDER_ENDS, number, seed_of, whole
 from app.tabs.measured import measured_line
 from editors.calibration import measurements
@@ -157,4 +157,4 @@ def wire_column(page: Page, column: ColumnKnobs, editor: gr.Dropdown) -> None:
     outputs = [column.quality, column.hand, column.measured, *column.show(SampleSpec())]
     chosen = [column.how, column.model, editor, column.quality]
     column.quality.release(told, chosen, column.measured, **LATEST)
-    gr.on([column.how.input, column.model.input, editor.input], shown, chosen, outputs, **LATEST)
+    gr.on([column.how.input, column.model.input, editor.input], shown, chosen, outputs, **HIDDEN)

@@ -191,7 +191,7 @@ class PairTab:
             self.reset,
             self.page.model,
             self.resettable(),
-            **LATEST,
+            **HIDDEN,
         )
         self.quality.input(
             self._at_quality,

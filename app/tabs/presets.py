@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from app.store import Store
-from app.tabs.common import HIDDEN, LATEST, guarded
+from app.tabs.common import HIDDEN, guarded
 
 
 class Presets:
@@ -46,7 +46,8 @@ class Presets:
             [self.chosen, self.name],
             **HIDDEN,
         )
-        self.chosen.input(self._apply, self.chosen, held, **LATEST)
+        # Not `input`, which leaving the box sends again: it would undo what was set since.
+        self.chosen.select(self._apply, None, held, **HIDDEN)
         self.delete.click(self._delete, self.chosen, self.chosen, **HIDDEN)
 
     def names(self, request: gr.Request) -> Any:
@@ -69,7 +70,8 @@ class Presets:
         # The store may have tidied the name.
         return gr.update(**{**self.names(request), "value": " ".join(name.split())}), ""
 
-    def _apply(self, name: str | None, request: gr.Request) -> Any:
+    def _apply(self, event: gr.SelectData, request: gr.Request) -> Any:
+        name = event.value
         found = guarded(lambda: self._mine(request).presets(self.editor), [])
         settings: dict[str, Any] = next((p.settings for p in found if p.name == name), {})
         return [settings.get(held, gr.skip()) for held in self.widgets]

@@ -308,11 +308,16 @@ let seen = null;
 const settle = () => {
   const area = box();
   if (area && area !== seen) {  // the page is there, or there again
-    seen = area;
-    if (area.value !== doc.value) {
+    if (area.value && seen === null && area.value !== doc.value) {
+      // Written before this script was there: it stays, and Undo leads to the draft that was kept.
+      note();
+      doc.value = area.value;
+      doc.caret = [area.selectionStart, area.selectionEnd];
+    } else if (area.value !== doc.value) {
       area.value = doc.value;
       area.dispatchEvent(new Event("input", { bubbles: true }));
     }
+    seen = area;
     area.setSelectionRange(...doc.caret);
     changed();
   }

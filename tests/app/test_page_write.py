@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from app.tabs.write import SCRIPT
 from tests.app.browser import HOSTILE, MARKS, Site, Visit
 from tests.app.writing import TEXT, box, card, paste, press, run, said, select, status
 
@@ -105,6 +106,17 @@ def test_continue_from_the_cursor_and_on(visit: Visit, site: Site) -> None:
     page.keyboard.press("Alt+y")
     run(page, "draft")
     assert site.store.list(limit=1)[0].parent_id == parent, "edited from the one accepted"
+
+
+def test_what_is_written_before_the_script_is_there_stays(visit: Visit) -> None:
+    page = visit.page
+    box(page).fill(TEXT)
+    page.wait_for_function("text => localStorage.getItem('elf-write')?.includes(text)", arg=TEXT)
+    # As on a slow connection: words in the box, a draft in the store, and now comes the script.
+    box(page).evaluate("box => { box.value = 'Written early'; }")
+    page.evaluate(SCRIPT.read_text("utf-8"))
+    expect(page.locator("#write-words")).to_have_text("2 words")
+    expect(box(page)).to_have_value("Written early")
 
 
 def test_nothing_is_lost_on_reload(visit: Visit, site: Site) -> None:

@@ -58,6 +58,7 @@ def test_knobs_presets_and_seed(visit: Visit, site: Site) -> None:
     expect(chosen).to_have_value("")
     assert site.store.presets("write") == []
     page.locator("#write-more button").first.click()
+    page.wait_for_timeout(1000)  # the preset's values may still be on their way into the boxes
     page.locator("#write-steps :is(input, textarea)").fill("5000")
     page.locator("#write-infill").click()
     expect(page.get_by_test_id("toast-body").last).to_contain_text("outside 1 to 1000")

@@ -46,7 +46,7 @@ class Presets:
             [self.chosen, self.name],
             **HIDDEN,
         )
-        # Not `input`, which leaving the box sends again: it would undo what was set since.
+        # Only a choice applies a preset: a second `input` would undo what was set since.
         self.chosen.select(self._apply, None, held, **HIDDEN)
         self.delete.click(self._delete, self.chosen, self.chosen, **HIDDEN)
 

@@ -219,13 +219,13 @@ class Engine:
         """Most likely token ids (B,S) of latents z (B,S,D) at t = 1. Where `text_at` (up to B,S)
         is true, only tokens that stand for text are looked at: no EOS, no control token."""
         put = self.backend.asarray
+        seen = (z, put(w), constraint.valid, constraint.positions)
         if text_at is None or not text_at.any():
-            ids = self._decoder(z, put(w), constraint.valid, constraint.positions)
+            ids = self._decoder(*seen)
         else:
             at = np.zeros((len(w), text_at.shape[1], 1), np.float32)
             at[: len(text_at), :, 0] = text_at
-            seen = (put(w), constraint.valid, constraint.positions)
-            ids = self._text_decoder(z, *seen, put(at), put(self._silent))
+            ids = self._text_decoder(*seen, put(at), put(self._silent))
         return np.asarray(self.backend.to_numpy(ids), np.int32)
 
     @cached_property

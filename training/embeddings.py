@@ -69,20 +69,26 @@ def load_encoder(config: TrainConfig) -> tuple[TrainConfig, Weights]:
 def make_encoder(config: TrainConfig) -> str:
     """Put the encoder into the run's directory, pre-training it where the config says so; one line
     about it. Raises ElfError when it cannot be found or has other sizes than the config."""
-    from training.encoder import counted, pretrain
-    from training.sources import open_table
-
     if config.embeddings == "scratch":
+        from training.encoder import pretrain
+        from training.sources import open_table
+
         return pretrain(config, open_table(config))
     if config.embeddings in TABLES:
         spec = table_spec(config.encoder)
-        rows = open_table(config) if config.embeddings == "counts" else None
-        table = None if rows is None else counted(config, rows, open_tokenizer(config))
+        table = _count(config) if config.embeddings == "counts" else None
         _write(config, table_weights(spec, config.seed, table), spec)
         return f"a {config.embeddings} table of {spec.vocab} x {spec.d_model}"
     weights, spec = _read(config)
     _write(config, weights, spec)
     return f"encoder {config.encoder_from}: latent mean {spec.latent_mean}, std {spec.latent_std}"
+
+
+def _count(config: TrainConfig) -> FloatArray | None:
+    from training.encoder import counted
+    from training.sources import open_table
+
+    return counted(config, open_table(config), open_tokenizer(config))
 
 
 def _write(config: TrainConfig, weights: Weights, spec: EncoderSpec) -> None:

@@ -53,12 +53,17 @@ class JaxNetwork:
         hidden = self._hidden(inputs, one, w, valid, one, positions)
         return self.module.apply(self.params, hidden, method="predict_logits")
 
-    def _hidden(self, inputs: Array, *given: Array | None) -> Array:
-        """Arguments as of `ELFNetwork.hidden`, the last one the positions."""
-        hidden: Array = self.module.apply(
-            self.params, inputs, *given[:-1], positions=given[-1], method="hidden"
-        )
-        return hidden
+    def _hidden(
+        self,
+        inputs: Array,
+        t: Array,
+        w: Array,
+        valid: Array | None,
+        mode: Array,
+        positions: Array | None,
+    ) -> Array:
+        given = (inputs, t, w, valid, mode)
+        return self.module.apply(self.params, *given, positions=positions, method="hidden")
 
 
 class JaxBackend:
